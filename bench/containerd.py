@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from moorage.cluster.images import PAUSE
-from moorage.linux.program_version import parse_version
+from moorage.linux.program import parse_version
 from moorage.wire.cri import CriClient, CriError, pb
 from tests.containerd_configuration import Configuration, RuntimeTable, write_configuration
 

@@ -16,22 +16,24 @@ from typing import Any
 from bench.hotpaths import POD_BODY, ROUNDS, TIMES, report
 from moorage.api.meta import Condition, ObjectMeta
 from moorage.api.nodes import NodeRuntimeHandler
-from moorage.api.runtime_classes import Overhead, RuntimeClass, Scheduling
-from moorage.api.runtime_group import CHECK_ANNOTATION, NEEDS_ANNOTATION, feature_label
-from moorage.api.runtime_policies import (
-    ClusterRuntimePolicy,
-    ClusterRuntimePolicySpec,
-    RuntimePolicy,
-    RuntimePolicySpec,
-)
-from moorage.api.runtime_profiles import (
+from moorage.api.runtime_group import (
+    CHECK_ANNOTATION,
+    NEEDS_ANNOTATION,
     SUPPORTED,
     UNSUPPORTED,
     WORKING,
+    ClusterRuntimePolicy,
+    ClusterRuntimePolicySpec,
+    Overhead,
     ProfileFeature,
+    RuntimeClass,
+    RuntimePolicy,
+    RuntimePolicySpec,
     RuntimeProfile,
     RuntimeProfileSpec,
     RuntimeProfileStatus,
+    Scheduling,
+    feature_label,
     profile_name,
 )
 from moorage.runtimeclass.class_choice import ChoiceRefusal, choose_class

@@ -14,8 +14,8 @@ from moorage.api.runtime_group import (
     HELD_FOR_ANNOTATION,
     feature_label,
     handler_label,
+    profile_name,
 )
-from moorage.api.runtime_profiles import profile_name
 from moorage.runtimeclass.features import FEATURES, is_labelled
 
 HANDLERS = tuple(f"handler-{number}" for number in range(10))

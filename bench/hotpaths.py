@@ -21,7 +21,7 @@ from typing import Any
 import msgspec
 
 from moorage.api.clock import SystemClock
-from moorage.api.runtime_classes import Overhead, RuntimeClass, Scheduling
+from moorage.api.runtime_group import Overhead, RuntimeClass, Scheduling
 from moorage.apiserver.admission.chain import CREATE
 from moorage.apiserver.admission.runtime_policies import RuntimePolicyAdmission
 from moorage.apiserver.admission.runtime_policies.sources import RuntimeFacts
@@ -37,7 +37,7 @@ from moorage.apiserver.registry.schema import load_schema
 from moorage.apiserver.registry.stored import Stored, StoredFactory
 from moorage.apiserver.storage import SqliteStore, WatchCache
 from moorage.engine.images.layers import tree_of
-from moorage.engine.images.overlayfs import Overlayfs
+from moorage.engine.images.snapshotter import Overlayfs
 from moorage.engine.oci import (
     ContainerRequest,
     Findings,

@@ -16,9 +16,9 @@ from pathlib import Path
 
 import msgspec
 
-from moorage.cluster.choices import Choices
 from moorage.cluster.creation import open_cluster
 from moorage.cluster.layout import Layout
+from moorage.cluster.settings import Choices
 from moorage.cluster.supervision.supervisor import NOTIFY_VARIABLE, READY_MESSAGE
 from moorage.wire.client.config import load_kubeconfig
 from moorage.wire.client.resources import SERVICE_ACCOUNTS

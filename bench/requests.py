@@ -31,8 +31,7 @@ from moorage.apiserver.aggregation import FrontProxy
 from moorage.apiserver.authentication.authenticator import StaticToken
 from moorage.apiserver.endpoints.node_agents import NodeTls
 from moorage.apiserver.server.assembly import Api, ApiOptions, assemble
-from moorage.apiserver.server.bootstrap import bootstrap
-from moorage.apiserver.server.service_network import write_service_network
+from moorage.apiserver.server.bootstrap import bootstrap, write_service_network
 from moorage.apiserver.storage import SqliteStore
 from moorage.cluster.access.certificates import Authority, Subject
 from moorage.wire.serving.connection import HttpConnection

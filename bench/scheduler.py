@@ -23,7 +23,7 @@ from moorage.api.pods import (
     PodSpec,
     TopologySpreadConstraint,
 )
-from moorage.api.runtime_classes import RuntimeClass
+from moorage.api.runtime_group import RuntimeClass
 from moorage.scheduler.cluster_state import ZONE, ClusterState
 from moorage.scheduler.cycle import Cycle
 from moorage.scheduler.query import QueryCache

@@ -22,10 +22,9 @@ from moorage.cluster.engine.sweep import remove_directory
 from moorage.cluster.host import Inventory, gather
 from moorage.cluster.images import PAUSE, catalogue, write_archive
 from moorage.cluster.network import PodNetwork, forget
-from moorage.cluster.network.conflist import write_conflist
+from moorage.cluster.network.subnet import write_conflist
 from moorage.engine.handlers import discover
-from moorage.linux.process import state
-from moorage.linux.process_tree import descendants
+from moorage.linux.process import descendants, state
 from moorage.wire.cri import CriClient, CriError, pb
 from tests.containerd_configuration import NATIVE, OVERLAYFS, Configuration, write_configuration
 from tests.containerd_configuration.discovery import find_containerd, under_containerd

@@ -23,7 +23,7 @@ from moorage.cluster.engine.sweep import remove_directory
 from moorage.cluster.host import gather
 from moorage.cluster.images import PAUSE, catalogue, write_archive
 from moorage.cluster.network import PodNetwork, forget
-from moorage.cluster.network.conflist import write_conflist
+from moorage.cluster.network.subnet import write_conflist
 from moorage.linux.process import state
 from tests.containerd import answers, remove_sandboxes
 from tests.running import until

@@ -44,7 +44,7 @@ def host_resources() -> dict[str, set[str]]:
 
 
 def leftovers(before: dict[str, set[str]]) -> dict[str, set[str]]:
-    """What stays of clusters that came since and live no more.
+    """Leftovers of clusters that came since and have ended.
 
     A cluster or an engine beside this test may just be going: its processes end before its bridge
     and rules do.

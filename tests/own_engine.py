@@ -19,7 +19,7 @@ from moorage.cluster.engine.sweep import remove_directory
 from moorage.cluster.images import catalogue, write_archive
 from moorage.cluster.images.loading import load_archive
 from moorage.cluster.network import PodNetwork, forget
-from moorage.cluster.network.conflist import write_conflist
+from moorage.cluster.network.subnet import write_conflist
 from tests.forks import Fork, run
 from tests.subnets import engine_mark, free_subnet
 

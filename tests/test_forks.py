@@ -14,7 +14,7 @@ import pytest
 
 from moorage.cluster import Cluster
 from moorage.linux.process import parent
-from moorage.linux.process_tree import arguments, descendants
+from moorage.linux.process import arguments, descendants
 from tests.forks import Fork, run_moor
 from tests.running import MOOR, RunningCluster, until
 

@@ -13,7 +13,7 @@ from moorage.api.certificate_requests import (
     parse_pem_request,
     parse_request,
 )
-from moorage.api.pem import encode_block
+from moorage.api.certificates import encode_block
 from tests.certificates import certificate_pem, request_der, request_pem
 
 KEYS = {

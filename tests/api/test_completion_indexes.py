@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moorage.api.completion_indexes import (
+from moorage.api.jobs import (
     IndexesError,
     contains,
     count,

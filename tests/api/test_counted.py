@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from moorage.api.counted import counted
+from moorage.api.text import counted
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from moorage.api.node_affinity import matches_node
-from moorage.api.nodes import Node
+from moorage.api.nodes import Node, matches_node
 from moorage.api.pods import PodSpec
 
 _NODE = msgspec.convert(

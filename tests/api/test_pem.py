@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moorage.api.pem import Block, encode_block, first_block, pem_blocks
+from moorage.api.certificates import Block, encode_block, first_block, pem_blocks
 
 A = b"-----BEGIN A-----\nMA==\n-----END A-----\n"
 B = b"-----BEGIN B C-----\nMQ==\n-----END B C-----"

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moorage.api.printable import printable, without_secrets
+from moorage.api.text import printable, without_secrets
 
 
 @pytest.mark.parametrize(

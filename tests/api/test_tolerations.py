@@ -2,9 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from moorage.api.nodes import Taint
+from moorage.api.nodes import Taint, first_untolerated, tolerates
 from moorage.api.pods import Toleration
-from moorage.api.tolerations import first_untolerated, tolerates
 
 TAINT = Taint(key="rt", value="gvisor", effect="NoSchedule")
 

@@ -7,7 +7,7 @@ import os
 import msgspec
 import pytest
 
-from moorage.api.valid_text import valid_text
+from moorage.api.text import valid_text
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from aiohttp.test_utils import make_mocked_request
 
 from moorage.apiserver.endpoints.openapi import OpenApiPages
 from moorage.apiserver.endpoints.replies import Reply
-from moorage.apiserver.server.health import Health, version_reply
+from moorage.apiserver.server.own_endpoints import Health, version_reply
 
 PAGES = OpenApiPages()
 

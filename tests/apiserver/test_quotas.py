@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from moorage.apiserver.admission.configuration import AdmissionOptions
-from moorage.apiserver.admission.limited_resources import parse_limited_resources
+from moorage.apiserver.admission.resource_quota import parse_limited_resources
 from tests.apiserver.running_server import Answer, Running, serving
 
 CORE = "/api/v1/namespaces/default"

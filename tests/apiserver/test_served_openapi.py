@@ -1,7 +1,7 @@
 """Every operation of the served OpenAPI v3, with drawn requests: a Status at worst, never a fault.
 
 A few seconds with the same requests each time; `MOORAGE_FUZZ_S` says for how long otherwise, with
-new ones. See docs/decisions/105-hypothesis-on-openapi.md.
+new ones. See docs/decisions/044-recorded-tables.md.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ import pytest
 from aiohttp import web
 
 from moorage.linux.child import Child
-from moorage.wire.webhooks import client
+from moorage.wire import webhooks as client
 from tests.apiserver.running_server import Answer, Running, serving
 from tests.apiserver.webhook_server import (
     ADMISSION,

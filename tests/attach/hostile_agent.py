@@ -24,9 +24,8 @@ from moorage.api.errors import (
     NotFoundError,
     StatusError,
 )
-from moorage.api.runtime_group import API_VERSION, ISOLATION_LABEL, PROBE_LABEL
+from moorage.api.runtime_group import API_VERSION, ISOLATION_LABEL, PROBE_LABEL, profile_name
 from moorage.api.runtime_installations import node_manager
-from moorage.api.runtime_profiles import profile_name
 from moorage.attach.manifests import agent_policy, definitions, runtime_agent
 from moorage.attach.values import Values
 from moorage.runtimes.probing.pod_carrier import NAMESPACE as PROBES
@@ -34,6 +33,7 @@ from moorage.runtimes.probing.pod_manifest import probe_class_name, probe_pod_na
 from moorage.wire.client.config import ClientConfig
 from moorage.wire.client.discovery import read_version
 from moorage.wire.client.informer import Informer
+from moorage.wire.client.queue import wait_until
 from moorage.wire.client.resources import (
     EVENTS,
     NODES,
@@ -46,7 +46,6 @@ from moorage.wire.client.resources import (
 )
 from moorage.wire.client.rest import Client, PatchType
 from moorage.wire.client.served import run_when_served
-from moorage.wire.client.waiting import wait_until
 
 VALUES = Values(namespace="hostile-agent")
 ACCOUNT = "moorage-runtime-agent"

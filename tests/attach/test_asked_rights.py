@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from moorage.attach.manifests.identity import Obj
-from moorage.attach.needed_rights import attach_rights, detach_rights, look_rights
-from moorage.attach.user_rights import Right
+from moorage.attach.needed_rights import Right, attach_rights, detach_rights, look_rights
 from moorage.attach.values import CERT_MANAGER, Values
 from moorage.wire.client.resources import CONFIG_MAPS, DAEMON_SETS, NAMESPACES, SECRETS, Resource
 

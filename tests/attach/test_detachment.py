@@ -10,14 +10,13 @@ import pytest
 from moorage.api.clock import SystemClock
 from moorage.api.meta import ObjectMeta
 from moorage.api.pods import Pod, PodStatus
-from moorage.attach.class_uses import ClassUses
+from moorage.attach.class_uses import ClassUses, Release
 from moorage.attach.detach_options import DetachOptions, Leftover
 from moorage.attach.detachment import detach, plan_detachment, shortened, unended
 from moorage.attach.errors import AttachError
-from moorage.attach.helm_releases import Release
 from moorage.attach.manifests import objects
 from moorage.attach.manifests.identity import labels
-from moorage.attach.user_rights import Right
+from moorage.attach.needed_rights import Right
 from moorage.attach.values import AgentValues, Values
 from moorage.wire.client.rest import Client
 from tests.attach.object_server import Obj, ObjectServer, running

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from moorage.attach.helm_releases import Release, is_of_release, releases_of
+from moorage.attach.class_uses import Release, is_of_release, releases_of
 from moorage.attach.host_paths import path_problems
 from moorage.attach.manifests.runtime_agent import DATA_DIRECTORY
 from moorage.attach.values import AgentValues, ControllersValues, Values

@@ -13,11 +13,11 @@ from moorage.attach.changes import Verb
 from moorage.attach.errors import AttachError
 from moorage.attach.installation import InstallationOptions, is_base64, with_authority
 from moorage.attach.manifests import objects
+from moorage.attach.needed_rights import Right
 from moorage.attach.outcome import NodeOutcome, Outcome
 from moorage.attach.progress import PartProgress
 from moorage.attach.served_objects import FIELD_MANAGER, ServedObjects, key_of
 from moorage.attach.survey import Level
-from moorage.attach.user_rights import Right
 from moorage.attach.values import CERT_MANAGER, ControllersValues, Values
 from moorage.wire.client.rest import Client
 from tests.attach.object_server import Obj, ObjectServer, running

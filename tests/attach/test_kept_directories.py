@@ -8,7 +8,7 @@ import pytest
 from aiohttp import web
 
 from moorage.attach.detach_options import Leftover
-from moorage.attach.kept_directories import kept_directories, reason_of_log
+from moorage.attach.foreign_objects import kept_directories, reason_of_log
 from moorage.attach.manifests.identity import labels
 from tests.attach.object_server import running as running_objects
 from tests.wire.client.fake_api import answer, refusal, running

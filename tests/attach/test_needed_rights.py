@@ -15,10 +15,18 @@ from moorage.apiserver.authorization import Authorizer
 from moorage.apiserver.registry.rbac import Action
 from moorage.attach.detachment import plan_detachment
 from moorage.attach.manifests import KINDS, objects
-from moorage.attach.needed_rights import attach_rights, detach_rights, look_rights
+from moorage.attach.needed_rights import (
+    Grant,
+    Right,
+    attach_rights,
+    described,
+    detach_rights,
+    grants,
+    look_rights,
+    served_resources,
+)
 from moorage.attach.served_objects import ServedObjects
 from moorage.attach.survey import Level
-from moorage.attach.user_rights import Grant, Right, described, grants, served_resources
 from moorage.attach.values import Values
 from moorage.cluster.access.certificates import Subject
 from moorage.wire.client.config import ClientConfig

@@ -10,8 +10,7 @@ import pytest
 from moorage.api.clock import SystemClock
 from moorage.api.nodes import Node
 from moorage.api.pods import Pod
-from moorage.api.runtime_classes import RuntimeClass
-from moorage.api.runtime_profiles import RuntimeProfile
+from moorage.api.runtime_group import RuntimeClass, RuntimeProfile
 from moorage.attach.manifests.identity import labels
 from moorage.attach.outcome import (
     NodeOutcome,

@@ -11,7 +11,7 @@ import pytest
 from moorage.api.clock import SystemClock
 from moorage.api.containers import Container
 from moorage.api.events import Event
-from moorage.api.meta import ObjectMeta
+from moorage.api.meta import ObjectMeta, ObjectReference
 from moorage.api.pods import (
     ContainerState,
     ContainerStateTerminated,
@@ -22,7 +22,6 @@ from moorage.api.pods import (
     PodSpec,
     PodStatus,
 )
-from moorage.api.references import ObjectReference
 from moorage.api.workloads import (
     DaemonSet,
     DaemonSetStatus,

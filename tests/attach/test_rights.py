@@ -19,8 +19,7 @@ import pytest
 from moorage.api.clock import SystemClock
 from moorage.api.errors import AlreadyExistsError
 from moorage.api.meta import Raw
-from moorage.api.runtime_group import ENFORCE_LABEL, HANDLER_GATE, handler_label
-from moorage.api.runtime_profiles import profile_name
+from moorage.api.runtime_group import ENFORCE_LABEL, HANDLER_GATE, handler_label, profile_name
 from moorage.apiserver.authorization import Authorizer
 from moorage.apiserver.registry.rbac import Action
 from moorage.attach.manifests import controllers, webhook
@@ -356,7 +355,7 @@ async def _damage_secret(admin: Client) -> None:
 async def test_the_controllers_need_all_that_they_may_and_no_more(
     server: Running, recorded: Recorded, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("moorage.controllers.overhead_drift.controller._INTERVAL_S", 0.5)
+    monkeypatch.setattr("moorage.controllers.overhead_drift._INTERVAL_S", 0.5)
     granted = controllers.objects(VALUES)
     async with (
         _client(server, "kubernetes-admin", "system:masters") as admin,

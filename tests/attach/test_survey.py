@@ -10,6 +10,7 @@ import pytest
 from moorage import __version__
 from moorage.attach.manifests import objects
 from moorage.attach.manifests.identity import labels
+from moorage.attach.needed_rights import Right
 from moorage.attach.served_objects import ServedObjects
 from moorage.attach.survey import (
     Level,
@@ -20,7 +21,6 @@ from moorage.attach.survey import (
     findings,
     look,
 )
-from moorage.attach.user_rights import Right
 from moorage.attach.values import Values
 from moorage.wire.client.resources import PartialObject, Resource
 from tests.attach.object_server import running

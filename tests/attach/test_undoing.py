@@ -16,7 +16,7 @@ from moorage.api.runtime_installations import (
 from moorage.attach.detach_options import DetachOptions, Leftover
 from moorage.attach.errors import AttachError
 from moorage.attach.served_objects import ServedObjects
-from moorage.attach.undoing import Reports, installations_of, leave, undo
+from moorage.attach.traces import Reports, installations_of, leave, undo
 from tests.attach.object_server import Obj, ObjectServer, running
 
 _BY_HAND = "on each node: moor runtime remove {} --cri ENDPOINT --data-dir /var/lib/moorage-agent"

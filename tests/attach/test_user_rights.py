@@ -8,8 +8,7 @@ import pytest
 
 from moorage.api.meta import Raw
 from moorage.attach.manifests import objects
-from moorage.attach.served_objects import ServedObjects
-from moorage.attach.user_rights import (
+from moorage.attach.needed_rights import (
     Grant,
     Reviewer,
     Right,
@@ -21,6 +20,7 @@ from moorage.attach.user_rights import (
     rules_of,
     served_resources,
 )
+from moorage.attach.served_objects import ServedObjects
 from moorage.attach.values import SchedulerValues, Values
 from moorage.wire.client.resources import CLUSTER_ROLES, PODS
 from tests.attach.object_server import running

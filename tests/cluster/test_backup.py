@@ -20,11 +20,10 @@ import pytest
 from moorage.apiserver.storage import SqliteStore
 from moorage.cluster import restore as restoring
 from moorage.cluster.backup import BackupError, back_up, unpack
-from moorage.cluster.choices import Choices
 from moorage.cluster.creation import open_cluster
 from moorage.cluster.layout import Layout
 from moorage.cluster.restore import restore
-from moorage.cluster.settings import Settings, SettingsError, load
+from moorage.cluster.settings import Choices, Settings, SettingsError, load
 from moorage.cluster.supervision.supervisor import AlreadyRunningError
 from tests.cli.moor import locked
 from tests.ports import free_port

@@ -24,13 +24,12 @@ from moorage.apiserver.storage import SqliteStore
 from moorage.cluster import creation, settings
 from moorage.cluster.access.credentials import Credentials
 from moorage.cluster.access.kubeconfig import Access
-from moorage.cluster.choices import Choices
 from moorage.cluster.creation import open_cluster
 from moorage.cluster.engine.usage import check_engine_change, engine_in_use, note_engine
 from moorage.cluster.layout import Layout
 from moorage.cluster.network.subnet import Route, SubnetTakenError
 from moorage.cluster.reservations import Reservations
-from moorage.cluster.settings import Settings, SettingsError, load
+from moorage.cluster.settings import Choices, Settings, SettingsError, load
 from moorage.cluster.supervision.supervisor import AlreadyRunningError, hold_lock
 from tests.cluster.access.certificate_checks import assert_pairs_fit
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from moorage.cluster.directory import check_directory
+from moorage.cluster.layout import check_directory
 from moorage.cluster.settings import SettingsError
 
 

@@ -16,19 +16,18 @@ import msgspec
 import pytest
 
 from moorage.api.errors import StatusError
+from moorage.api.meta import ObjectReference
 from moorage.api.nodes import Node
-from moorage.api.references import ObjectReference
 from moorage.cluster.access.credentials import Credentials
 from moorage.cluster.engine import handlers as engine_handlers
 from moorage.cluster.engine.paths import cgroup_root
-from moorage.cluster.layout import Layout
-from moorage.cluster.names import CLUSTER_DOMAIN, NODE_CLIENT_NAME
+from moorage.cluster.layout import CLUSTER_DOMAIN, NODE_CLIENT_NAME, Layout
 from moorage.cluster.parts import node as module
-from moorage.cluster.system_reserved import system_reserved
+from moorage.cluster.reservations import system_reserved
 from moorage.node.agent import COMPONENT
 from moorage.node.images.verification import Verification
 from moorage.runtimes.probing.cache import ProbedHandler
-from moorage.runtimes.probing.states import HandlerState, KnownHandler, Working
+from moorage.runtimes.probing.evidence import HandlerState, KnownHandler, Working
 from moorage.wire.client.resources import NODES, RUNTIME_INSTALLATIONS
 from moorage.wire.client.rest import UnreachableError
 from moorage.wire.cri import CriError, engine_pb

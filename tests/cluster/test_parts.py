@@ -25,8 +25,7 @@ from moorage.cluster.daemon import Service
 from moorage.cluster.engine.paths import engine_paths
 from moorage.cluster.engine.plan import EnginePlan
 from moorage.cluster.images import PAUSE, NoPauseError
-from moorage.cluster.layout import Layout
-from moorage.cluster.names import ISSUER
+from moorage.cluster.layout import ISSUER, Layout
 from moorage.cluster.network import pod_network
 from moorage.cluster.parts import __main__ as main_module
 from moorage.cluster.parts import apiserver, connection, controllers
@@ -35,7 +34,7 @@ from moorage.cluster.settings import Settings, SettingsError, save
 from moorage.cluster.supervision import readiness
 from moorage.cluster.supervision.supervisor import NOTIFY_VARIABLE, PORT_TAKEN_STATUS, READY_MESSAGE
 from moorage.controllers import ControllerOptions
-from moorage.linux.private import PASSABLE
+from moorage.linux.trust import PASSABLE
 from moorage.wire.client.rest import UnreachableError
 from tests.clocks import settle
 from tests.cluster.test_settings import SETTINGS

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from moorage.api.claims.local_path import DRIVER
+from moorage.api.claims.classes import DRIVER
 from moorage.cluster.storage_class import CSI_DRIVERS, NAME, create_storage_class
 from moorage.wire.client.resources import STORAGE_CLASSES
 from tests.api.claims.objects import class_json

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from moorage.api import quantity
-from moorage.cluster.system_reserved import system_reserved
+from moorage.cluster.reservations import system_reserved
 
 MIB = 1024 * 1024
 

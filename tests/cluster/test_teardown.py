@@ -19,7 +19,7 @@ from moorage.cluster import clearing, teardown
 from moorage.cluster.errors import LeftoverError, StopError
 from moorage.cluster.launching import set_launcher
 from moorage.cluster.layout import Layout
-from moorage.cluster.supervision.status import part_statuses
+from moorage.cluster.supervision.supervise import part_statuses
 from moorage.cluster.supervision.supervisor import running_pid
 from moorage.cluster.teardown import stop_supervisor
 from tests.cluster.holding import HOLDS

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from moorage.engine.handlers.runtimes import RUNC_SHIM
-from moorage.linux.program_version import Version
+from moorage.linux.program import Version
 from tests.containerd_configuration.toml import Table, Value, write_toml
 
 OVERLAYFS = "overlayfs"

@@ -15,9 +15,9 @@ from pathlib import Path
 import msgspec
 
 from moorage.engine.handlers import KNOWN_RUNTIMES, Handler, Runtime
-from moorage.engine.handlers.program_probe import QUERY_DEADLINE_S
+from moorage.engine.handlers.search_path import QUERY_DEADLINE_S
 from moorage.linux.command import CommandError, run
-from moorage.linux.program_version import Version, parse_version
+from moorage.linux.program import Version, parse_version
 
 _RUNTIMES = {runtime.name: runtime for runtime in KNOWN_RUNTIMES}
 # Runtime → containerd's major version → the first version of the runtime that works under it.

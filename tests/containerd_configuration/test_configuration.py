@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from moorage.linux.program_version import Version
+from moorage.linux.program import Version
 from tests.containerd_configuration import (
     NATIVE,
     Configuration,

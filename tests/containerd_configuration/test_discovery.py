@@ -10,7 +10,7 @@ import pytest
 
 from moorage.engine.handlers import KNOWN_RUNTIMES, Handler
 from moorage.linux.command import CommandError
-from moorage.linux.program_version import Version
+from moorage.linux.program import Version
 from tests.containerd_configuration.discovery import (
     Containerd,
     find_containerd,

@@ -1,8 +1,8 @@
 from __future__ import annotations
 
 from moorage.api.errors import ForbiddenError
-from moorage.controllers.batches import slow_start
 from moorage.controllers.expectations import Expectations
+from moorage.controllers.requests import slow_start
 
 
 class FakeClock:

@@ -10,8 +10,12 @@ import msgspec
 import pytest
 
 from moorage.api.errors import ConflictError, NotFoundError
-from moorage.controllers.bootstraptokens import bootstrap_signer, token_cleaner
-from moorage.controllers.bootstraptokens.signer import changes, detached_signature
+from moorage.controllers.bootstraptokens import (
+    bootstrap_signer,
+    changes,
+    detached_signature,
+    token_cleaner,
+)
 from moorage.wire.client.informer import Informer
 from moorage.wire.client.resources import CONFIG_MAPS, SECRETS
 from tests.api.test_bootstrap_tokens import secret

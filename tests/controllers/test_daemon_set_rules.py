@@ -10,7 +10,7 @@ import pytest
 from moorage.api.meta import ObjectMeta, Raw
 from moorage.api.nodes import Taint
 from moorage.api.pods import NodeSelectorRequirement, Toleration
-from moorage.api.runtime_classes import RuntimeClass, Scheduling
+from moorage.api.runtime_group import RuntimeClass, Scheduling
 from moorage.api.workloads import (
     DaemonSet,
     DaemonSetSpec,
@@ -19,17 +19,20 @@ from moorage.api.workloads import (
     RollingUpdateDaemonSet,
 )
 from moorage.controllers.daemonsets.controller import observed_status
-from moorage.controllers.daemonsets.daemon_pods import HASH, daemon_pod, is_updated, target_node
-from moorage.controllers.daemonsets.failed_pods import FailedPods
 from moorage.controllers.daemonsets.placement import Fit, Placement, daemon_tolerations
 from moorage.controllers.daemonsets.planning import (
+    HASH,
+    FailedPods,
     Plan,
     View,
     by_node,
+    daemon_pod,
+    is_updated,
     max_surge,
     max_unavailable,
     placed,
     rolled,
+    target_node,
 )
 from moorage.controllers.objects import (
     Affinity,

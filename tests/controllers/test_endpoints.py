@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 from moorage.api.containers import ContainerPort
 from moorage.api.meta import ObjectMeta
 from moorage.api.services import Service, ServicePort, ServiceSpec
-from moorage.controllers.endpoints.backends import backends_of
+from moorage.controllers.endpoints.backends import backends_of, subsets_of
 from moorage.controllers.endpoints.slices import CAPACITY, divide
-from moorage.controllers.endpoints.subsets import subsets_of
 from moorage.controllers.objects import Container, EndpointSlice, Pod
 from tests.controllers.objects import pod
 

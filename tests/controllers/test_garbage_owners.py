@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from moorage.api.meta import ObjectMeta
-from moorage.controllers.garbage.owners import (
+from moorage.controllers.garbage.graph import (
     Judgement,
     Owner,
     Verdict,

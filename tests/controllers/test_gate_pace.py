@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moorage.controllers.runtimegates.pace import BURST, GATHER_S, REFILL_S, Pace
+from moorage.controllers.runtimegates.verdict import BURST, GATHER_S, REFILL_S, Pace
 
 
 def test_a_node_that_changes_all_the_time_delays_no_other() -> None:

@@ -10,10 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moorage.api.completion_indexes import merged
-from moorage.api.jobs import COMPLETION_INDEX, TRACKING_FINALIZER, Job, JobSpec, SuccessPolicy
+from moorage.api.jobs import (
+    COMPLETION_INDEX,
+    TRACKING_FINALIZER,
+    Job,
+    JobSpec,
+    SuccessPolicy,
+    merged,
+)
 from moorage.controllers.jobs.backoff import Failures, index_seconds_left
-from moorage.controllers.jobs.conditions import new_condition, with_condition
+from moorage.controllers.jobs.failure_policy import new_condition, with_condition
 from moorage.controllers.jobs.job_pods import (
     completion_index,
     finish_time,
@@ -21,8 +27,7 @@ from moorage.controllers.jobs.job_pods import (
     job_pod,
     restarts,
 )
-from moorage.controllers.jobs.planning import make_plan
-from moorage.controllers.jobs.termination import matched_rule
+from moorage.controllers.jobs.planning import make_plan, matched_rule
 from moorage.controllers.jobs.tracking import track
 from moorage.controllers.jobs.ttl import expiry_time
 from moorage.controllers.jobs.view import View

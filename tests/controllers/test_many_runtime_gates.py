@@ -13,10 +13,9 @@ import pytest
 
 from moorage.api.clock import SystemClock
 from moorage.api.pods import Pod
-from moorage.api.runtime_group import HANDLER_AVAILABLE, HANDLER_GATE, handler_label
-from moorage.api.runtime_profiles import profile_name
+from moorage.api.runtime_group import HANDLER_AVAILABLE, HANDLER_GATE, handler_label, profile_name
 from moorage.controllers.informers import Informers
-from moorage.controllers.runtimeclasses.profiles import profile_informer
+from moorage.controllers.runtimeclasses import profile_informer
 from moorage.controllers.runtimegates import RuntimeGateController
 from moorage.runtimes.custom_resources import install_definitions, wait_installed
 from moorage.wire.client.config import ClientConfig

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from moorage.api.meta import ObjectMeta
-from moorage.controllers.namespaces.controller import Progress, conditions_after
+from moorage.controllers.namespaces import Progress, conditions_after
 from moorage.wire.client.resources import CONFIG_MAPS, DEPLOYMENTS
 from tests.controllers.objects import NOW, ago
 

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from moorage.api.errors import ForbiddenError, MethodNotAllowedError, NotFoundError
-from moorage.controllers.namespaces import NamespaceController
-from moorage.controllers.namespaces.controller import Progress, conditions_after
+from moorage.controllers.namespaces import NamespaceController, Progress, conditions_after
 from moorage.controllers.objects import PODS
 from moorage.wire.client.resources import CONFIG_MAPS, NAMESPACES, SECRETS
 from tests.controllers.memory import MemoryClient, World

@@ -5,8 +5,8 @@ import pytest
 from moorage.api.nodes import Taint
 from moorage.api.pods import Toleration
 from moorage.controllers.nodes.conditions import unknown_conditions
+from moorage.controllers.nodes.eviction import evicting_key, seconds_borne, taints_after
 from moorage.controllers.nodes.lifecycle import Pace, ZoneState, outage_of
-from moorage.controllers.nodes.taints import evicting_key, seconds_borne, taints_after
 from moorage.controllers.objects import Node
 from moorage.controllers.options import ControllerOptions
 from tests.controllers.objects import NOW, ago, node

@@ -12,7 +12,7 @@ from moorage.api.errors import ForbiddenError
 from moorage.api.runtime_group import ISOLATION_LABEL
 from moorage.controllers.objects import PODS
 from moorage.controllers.overhead_drift import OverheadDriftController, OverheadMetrics
-from moorage.controllers.runtimeclasses.profiles import profile_informer
+from moorage.controllers.runtimeclasses import profile_informer
 from moorage.wire.client.resources import RUNTIME_CLASSES, RUNTIME_PROFILES
 from tests.controllers.memory import World
 

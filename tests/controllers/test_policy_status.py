@@ -11,8 +11,7 @@ import pytest
 from moorage.api.admission_policies import PolicyRule
 from moorage.api.errors import NotFoundError
 from moorage.api.meta import Object, ObjectMeta, Raw
-from moorage.controllers.validatingadmissionpolicies.controller import named_resources
-from moorage.controllers.validatingadmissionpolicies.schemas import Schemas
+from moorage.controllers.validatingadmissionpolicies import Schemas, named_resources
 from moorage.wire.client.resources import VALIDATING_ADMISSION_POLICIES, Resource
 from tests.clocks import FakeClock
 from tests.controllers.cluster import running_cluster

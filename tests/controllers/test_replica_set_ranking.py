@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moorage.controllers.deletion_ranking import deletion_cost, pods_to_delete
 from moorage.controllers.objects import Pod
+from moorage.controllers.pods import deletion_cost, pods_to_delete
 from tests.controllers.objects import NOW, pod
 
 

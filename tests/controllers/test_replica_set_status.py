@@ -3,9 +3,8 @@ from __future__ import annotations
 import msgspec
 
 from moorage.api.workloads import ReplicaSet
-from moorage.controllers.pod_requests import pod_of
-from moorage.controllers.pods import next_available_s
-from moorage.controllers.replicasets.controller import observed_status
+from moorage.controllers.pods import next_available_s, pod_of
+from moorage.controllers.replicasets import observed_status
 from moorage.wire.client.resources import REPLICA_SETS
 from tests.controllers.objects import NOW, TEMPLATE, pod, replica_set
 

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from moorage.api.errors import NotFoundError
-from moorage.controllers.resourcequotas import ResourceQuotaController
-from moorage.controllers.resourcequotas.controller import counted_resources
+from moorage.controllers.resourcequotas import ResourceQuotaController, counted_resources
 from moorage.wire.client.resources import CONFIG_MAPS, PODS, RESOURCE_QUOTAS, SECRETS, SERVICES
 from tests.controllers.memory import MemoryClient, World
 

@@ -13,9 +13,7 @@ from moorage.api.clock import SystemClock
 from moorage.api.errors import ConflictError
 from moorage.api.runtime_group import ISOLATION_LABEL, MANAGED_LABEL
 from moorage.controllers.informers import Informers
-from moorage.controllers.runtimeclasses import RuntimeClassController
-from moorage.controllers.runtimeclasses.controller import weakest
-from moorage.controllers.runtimeclasses.profiles import profile_informer
+from moorage.controllers.runtimeclasses import RuntimeClassController, profile_informer, weakest
 from moorage.runtimes.custom_resources import install_definitions
 from moorage.runtimes.probing import default_classes
 from moorage.runtimes.probing.default_classes import (

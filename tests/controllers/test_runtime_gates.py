@@ -17,10 +17,9 @@ from moorage.api.runtime_group import (
     feature_label,
     handler_label,
 )
-from moorage.controllers.runtimeclasses.profiles import profile_informer
+from moorage.controllers.runtimeclasses import profile_informer
 from moorage.controllers.runtimegates import RuntimeGateController
-from moorage.controllers.runtimegates.verdict import judge
-from moorage.controllers.runtimegates.verdicts import Verdicts
+from moorage.controllers.runtimegates.verdict import Verdicts, judge
 from moorage.runtimeclass.class_index import ClassIndex
 from moorage.runtimeclass.needs import parse_needs
 from moorage.runtimeclass.placing import hold, require_labels
@@ -360,7 +359,7 @@ async def test_a_node_whose_labels_change_all_the_time_has_pods_looked_at_seldom
         looks += 1
         return judge(*given, **more)
 
-    monkeypatch.setattr("moorage.controllers.runtimegates.verdicts.judge", counting)
+    monkeypatch.setattr("moorage.controllers.runtimegates.verdict.judge", counting)
     world.client.put(PODS, pod())
     async with reconciling(world) as client:
         for number in range(100):
@@ -384,7 +383,7 @@ async def test_many_pods_that_wait_are_judged_once_for_each_template(
         judged += 1
         return judge(*given, **more)
 
-    monkeypatch.setattr("moorage.controllers.runtimegates.verdicts.judge", counting)
+    monkeypatch.setattr("moorage.controllers.runtimegates.verdict.judge", counting)
     count = 900
     for number in range(count):
         world.client.put(PODS, pod(f"p{number}"))

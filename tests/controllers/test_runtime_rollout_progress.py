@@ -10,7 +10,7 @@ import pytest
 
 from moorage.api.jobs import Job
 from moorage.api.workloads import DaemonSet, Deployment, StatefulSet
-from moorage.controllers.runtimerollouts.progress import (
+from moorage.controllers.runtimerollouts.observation import (
     of_cron_job,
     of_daemon_set,
     of_deployment,

@@ -7,9 +7,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from moorage.api.service_networks import IPAddress, ServiceCIDR
-from moorage.controllers.servicecidrs import IPAddressController, ServiceCIDRController
-from moorage.controllers.servicecidrs.controller import FINALIZER, is_deletable
+from moorage.api.services import IPAddress, ServiceCIDR
+from moorage.controllers.servicecidrs import (
+    FINALIZER,
+    IPAddressController,
+    ServiceCIDRController,
+    is_deletable,
+)
 from moorage.wire.client.resources import IP_ADDRESSES, SERVICE_CIDRS, SERVICES
 from tests.controllers.memory import World
 

@@ -13,8 +13,8 @@ from moorage.controllers.deployments import progress
 from moorage.controllers.deployments.revisions import expired_sets
 from moorage.controllers.deployments.rolling import _rounded, resize
 from moorage.controllers.deployments.sets import SetsOf
-from moorage.controllers.int_or_percent import scaled
 from moorage.controllers.pods import is_ready, ready_condition, ready_since
+from moorage.controllers.templates import scaled
 from tests.controllers.objects import NOW, ago, deployment, pod, replica_set
 
 

@@ -11,7 +11,7 @@ import pytest
 from moorage.api.clock import format_time
 from moorage.controllers.objects import CLAIMS, PODS
 from moorage.controllers.statefulsets import StatefulSetController
-from moorage.controllers.statefulsets.identity import REVISION
+from moorage.controllers.statefulsets.planning import REVISION
 from moorage.wire.client.resources import CONTROLLER_REVISIONS, STATEFUL_SETS
 from tests.controllers.memory import MemoryClient, World
 

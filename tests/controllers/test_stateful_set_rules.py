@@ -20,27 +20,25 @@ from moorage.api.workloads import (
     StatefulSetUpdateStrategy,
 )
 from moorage.controllers.objects import Pod
-from moorage.controllers.statefulsets.claims import (
+from moorage.controllers.statefulsets.controller import observed_status
+from moorage.controllers.statefulsets.planning import (
+    REVISION,
+    Plan,
+    make_plan,
+    max_unavailable,
+    member_pod,
+    ordinals_of,
+    parent_and_ordinal,
+    sort_members,
+    uses_current,
+)
+from moorage.controllers.statefulsets.requests import (
     claims_of,
     has_conflict,
     is_claim_of,
     is_stale,
     owners_after,
 )
-from moorage.controllers.statefulsets.identity import (
-    REVISION,
-    member_pod,
-    ordinals_of,
-    parent_and_ordinal,
-)
-from moorage.controllers.statefulsets.planning import (
-    Plan,
-    make_plan,
-    max_unavailable,
-    sort_members,
-    uses_current,
-)
-from moorage.controllers.statefulsets.status import observed_status
 from tests.controllers import objects
 from tests.controllers.objects import NOW, TEMPLATE
 

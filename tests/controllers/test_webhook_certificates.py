@@ -13,15 +13,17 @@ import pytest
 
 from moorage.controllers.webhookcertificates import WebhookCertificateController, WebhookService
 from moorage.controllers.webhookcertificates.controller import MUTATING, VALIDATING
-from moorage.controllers.webhookcertificates.issuing import LIFE, issue_pair, read_pair
-from moorage.controllers.webhookcertificates.plan import (
+from moorage.controllers.webhookcertificates.issuing import (
+    LIFE,
     RENEW_BEFORE,
     TRUSTED_AFTER,
     UNUSED_AFTER,
     Certificates,
     Step,
     after_step,
+    issue_pair,
     next_step,
+    read_pair,
 )
 from moorage.wire.client.resources import SECRETS
 from tests.clocks import START, settle

@@ -15,14 +15,14 @@ import pytest
 
 from moorage.engine.background import Background
 from moorage.engine.cgroups import ContainerCgroups
-from moorage.engine.containers.create import create_container
-from moorage.engine.containers.start import start_container
+from moorage.engine.containers.bundle import create_container
+from moorage.engine.containers.lifecycle import start_container
 from moorage.engine.context import EngineContext
 from moorage.engine.events import Events
 from moorage.engine.handlers.availability import AVAILABLE, Verdict
-from moorage.engine.handlers.catalogue import Catalogue, OfferedHandler
 from moorage.engine.handlers.definition import HandlerDefinition, parse_definition
 from moorage.engine.handlers.features import HandlerFeatures
+from moorage.engine.handlers.templates import Catalogue, OfferedHandler
 from moorage.engine.idle_gate import IdleGate
 from moorage.engine.images.store import ImagePaths, ImageStore
 from moorage.engine.infra import InfraProcess

@@ -5,11 +5,11 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from moorage.engine.containers.list import filter_containers
+from moorage.engine.containers.state import filter_containers
 from moorage.engine.handlers.adapters import Exit
 from moorage.engine.messages import container_status, sandbox_status
 from moorage.engine.records import Stage
-from moorage.engine.sandboxes.list import filter_sandboxes
+from moorage.engine.sandboxes.state import filter_sandboxes
 from moorage.wire.cri import pb
 from tests.engine.test_inventory import container, sandbox
 

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from moorage.engine.containers.start import start_container
+from moorage.engine.containers.lifecycle import start_container
 from moorage.engine.errors import EngineError
 from moorage.engine.handlers.adapters import AdapterError
 from moorage.engine.inventory import Sandbox
 from moorage.engine.records import Stage
-from moorage.engine.sandboxes.files import remove_files
-from moorage.engine.sandboxes.remove import remove_pod_sandbox
+from moorage.engine.sandboxes.namespaces import remove_files
+from moorage.engine.sandboxes.run import remove_pod_sandbox
 from moorage.linux import pinned
 from moorage.wire.cri import pb
 from tests.clocks import START_NS, settle

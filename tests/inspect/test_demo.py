@@ -14,7 +14,7 @@ import pytest
 from moorage.api.conditions import is_ready
 from moorage.api.events import Event
 from moorage.api.pods import Pod
-from moorage.api.runtime_classes import RuntimeClass
+from moorage.api.runtime_group import RuntimeClass
 from moorage.inspect import demo
 from moorage.inspect.demo import (
     DETECTION_SCRIPT,

@@ -13,9 +13,9 @@ import pytest
 from moorage.api.clock import format_time
 from moorage.api.errors import NotFoundError
 from moorage.api.events import Event
-from moorage.api.namespaces import Namespace
+from moorage.api.names import Namespace
 from moorage.api.pods import ContainerStatus, Pod
-from moorage.api.runtime_classes import RuntimeClass
+from moorage.api.runtime_group import RuntimeClass
 from moorage.engine.handlers import Handler
 from moorage.inspect import explain as explain_module
 from moorage.inspect.explain import (
@@ -32,7 +32,7 @@ from moorage.inspect.explain import (
 )
 from moorage.inspect.manifests import Applier, Manifest
 from moorage.node.paths import NodePaths
-from moorage.node.pods.handler_records import HandlerRecord, HandlerRecords
+from moorage.node.pods.handler_choice import HandlerRecord, HandlerRecords
 from moorage.scheduler import Explanation, NodeVerdict, explain
 from moorage.scheduler.explain import Objection
 from moorage.wire.client.resources import EVENTS, NAMESPACES, NODES, PODS, RUNTIME_CLASSES

@@ -19,8 +19,7 @@ from moorage.inspect.pod_findings import (
     findings_of,
     start_words,
 )
-from moorage.runtimeclass.start_phases import CONDITION, Measured, format_measured
-from moorage.runtimeclass.start_words import duration_words
+from moorage.runtimeclass.start_phases import CONDITION, Measured, duration_words, format_measured
 
 CREATED = "2026-01-01T00:00:00Z"
 SEEN = datetime(2026, 1, 1, 0, 0, 0, 500_000, tzinfo=UTC)

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from moorage.inspect.pod_usage import PodUsage, summary_usage
+from moorage.inspect.top import PodUsage, summary_usage
 
 MIB = 2**20
 

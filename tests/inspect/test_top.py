@@ -8,10 +8,8 @@ import msgspec
 import pytest
 
 from moorage.api.pods import Pod
-from moorage.api.runtime_classes import RuntimeClass
-from moorage.api.runtime_group import MEASUREMENT_LABEL
-from moorage.inspect.pod_usage import PodUsage
-from moorage.inspect.top import ClassRow, Start, has_failed, rows_of, start_of
+from moorage.api.runtime_group import MEASUREMENT_LABEL, RuntimeClass
+from moorage.inspect.top import ClassRow, PodUsage, Start, has_failed, rows_of, start_of
 
 CREATED = "2026-01-01T00:00:07Z"
 STARTED = "2026-01-01T00:00:10Z"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from moorage.linux.bind import bind, is_mount_point, unmount_all
+from moorage.linux.mounts import bind, is_mount_point, unmount_all
 from tests.descriptors import open_descriptors
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")

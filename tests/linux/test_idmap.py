@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from moorage.linux import libc
-from moorage.linux.bind import is_mount_point
 from moorage.linux.idmap import (
     IdMappings,
     IdmapUnsupportedError,
@@ -18,7 +17,7 @@ from moorage.linux.idmap import (
     mount_idmapped,
     user_namespace,
 )
-from moorage.linux.mounts import current_mounts, mount, mounts_below, unmount
+from moorage.linux.mounts import current_mounts, is_mount_point, mount, mounts_below, unmount
 from tests.descriptors import open_descriptors
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")

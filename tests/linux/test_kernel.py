@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from moorage.linux import kernel
-from moorage.linux.kernel import can_open_kvm, kernel_version, max_pids
+from moorage.linux import host as kernel
+from moorage.linux.host import can_open_kvm, kernel_version, max_pids
 from tests.descriptors import open_descriptors
 
 

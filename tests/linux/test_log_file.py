@@ -46,7 +46,7 @@ def test_a_process_replaces_its_log_when_it_is_full_and_loses_no_line(tmp_path: 
     assert found == list(range(190))
     assert max(path.stat().st_size for path in tmp_path.iterdir()) < 4_200
     assert sum("printed" in path.read_text() for path in tmp_path.iterdir()) == 1
-    # More of them stay no more.
+    # Older ones are removed.
     _write(log, 500, log)
     assert len(list(tmp_path.iterdir())) == 3
 

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from moorage.linux.mounts import current_mounts, mount, mounts_below, unmount
-from moorage.linux.overlay import supports_overlay
+from moorage.linux.mounts import current_mounts, mount, mounts_below, supports_overlay, unmount
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
 
@@ -52,6 +51,6 @@ def test_a_directory_that_is_absent_or_read_only_says_no(
     def refused(*_: object) -> None:
         raise OSError(errno.EPERM, "Operation not permitted")
 
-    monkeypatch.setattr("moorage.linux.overlay.mount", refused)
+    monkeypatch.setattr("moorage.linux.mounts.mount", refused)
     assert not supports_overlay(tmp_path)
     assert list(tmp_path.iterdir()) == []

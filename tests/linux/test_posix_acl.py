@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from moorage.linux.posix_acl import AclWriters, acl_writers, writers_of
+from moorage.linux.trust import AclWriters, acl_writers, writers_of
 
 OWNER, USER, OWN_GROUP, GROUP, MASK, OTHER = 0x01, 0x02, 0x04, 0x08, 0x10, 0x20
 _NO_ID = 2**32 - 1

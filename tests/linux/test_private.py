@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from moorage.linux.idmap import IdMappings, IdRange
-from moorage.linux.private import PASSABLE, PRIVATE, make_private, make_private_for, write_private
+from moorage.linux.trust import PASSABLE, PRIVATE, make_private, make_private_for, write_private
 
 
 def mode(path: Path) -> int:

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from moorage.linux import process_tree
-from moorage.linux.process_tree import descendants, held, processes_of
+from moorage.linux import process as process_tree
+from moorage.linux.process import descendants, held, processes_of
 from tests.running import until
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from moorage.linux.program_version import Version, parse_version
+from moorage.linux.program import Version, parse_version
 
 PRINTED = (
     ("runc version 1.1.5+ds1\ncommit: 1.1.5+ds1-1\nspec: 1.0.2-dev\n", (1, 1, 5), "1.1.5+ds1"),

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from moorage.linux import bind as bind_module
 from moorage.linux import libc, namespaces, network_devices, reaper, trees
-from moorage.linux.bind import bind
+from moorage.linux import mounts as bind_module
 from moorage.linux.child import Child
+from moorage.linux.mounts import bind
 from moorage.linux.process_io import written_bytes
 from moorage.linux.reaper import Reaper
 from tests.descriptors import open_descriptors

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from moorage.linux.regular_file import NotRegularError, open_regular_file, read_regular_file
+from moorage.linux.descriptors import NotRegularError, open_regular_file, read_regular_file
 from tests.descriptors import open_descriptors
 
 APPEND = os.O_WRONLY | os.O_APPEND | os.O_CREAT

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from moorage.linux.securejoin import open_in_root, read_in_root, resolve_in_root
+from moorage.linux.rooted_path import open_in_root, read_in_root, resolve_in_root
 from tests.descriptors import open_descriptors
 
 MAX_BYTES = 4 << 20

@@ -17,8 +17,7 @@ from typing import Any
 import pytest
 
 from moorage.linux import trees
-from moorage.linux.bind import bind, is_mount_point, unmount_all
-from moorage.linux.mounts import mount
+from moorage.linux.mounts import bind, is_mount_point, mount, unmount_all
 from moorage.linux.trees import (
     DiskUse,
     Step,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from moorage.api.operation_error import OperationError
+from moorage.api.errors import OperationError
 from moorage.migrate.files import FileMigration, plan_files
 from moorage.migrate.rules import Options, Severity
 

@@ -1,7 +1,7 @@
 """The choice of tests for a fault: those of its package that call the function, nearest first, and
 the other tests of its own file.
 
-`src/moorage/node/probes/http.py` is nearest to `tests/node/probes/test_http.py`, then to the
+`src/moorage/node/probes/checks.py` is nearest to `tests/node/probes/test_http.py`, then to the
 other tests of that directory, then to those of the package. Of files as near as each other the
 quickest test of each comes first, then the next of each: the tests of one file call alike.
 """

@@ -9,13 +9,11 @@ from typing import Any
 import grpc
 import pytest
 
-from moorage.node.cgroups import qos
-from moorage.node.cgroups.qos import QosTree
-from moorage.node.cgroups.tree import CgroupError
-from moorage.node.garbage.containers import ContainerCollector
+from moorage.node.cgroups import tree as qos
+from moorage.node.cgroups.tree import CgroupError, QosTree
+from moorage.node.garbage.containers import ContainerCollector, OrphanCollector
 from moorage.node.garbage.eviction import PressureKeeper
 from moorage.node.garbage.images import ImageCollector
-from moorage.node.garbage.orphans import OrphanCollector
 from moorage.node.log_rotation import LogKeeper
 from moorage.wire.cri import CriError
 from tests.clocks import FakeClock, settle

@@ -6,16 +6,21 @@ from collections.abc import Iterable, Mapping
 
 from moorage.api.meta import Condition, ObjectMeta
 from moorage.api.nodes import NodeRuntimeHandler
-from moorage.api.runtime_classes import Overhead, RuntimeClass, Scheduling
-from moorage.api.runtime_group import CHECK_ANNOTATION, ISOLATION_LABEL, MANAGED, MANAGED_LABEL
-from moorage.api.runtime_profiles import (
+from moorage.api.runtime_group import (
+    CHECK_ANNOTATION,
+    ISOLATION_LABEL,
+    MANAGED,
+    MANAGED_LABEL,
     SUPPORTED,
     UNSUPPORTED,
     WORKING,
+    Overhead,
     ProfileFeature,
+    RuntimeClass,
     RuntimeProfile,
     RuntimeProfileSpec,
     RuntimeProfileStatus,
+    Scheduling,
     profile_name,
 )
 from moorage.runtimeclass.class_index import ClassIndex

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moorage.api.pods import Toleration
-from moorage.api.runtime_classes import RuntimeClass
+from moorage.api.runtime_group import RuntimeClass
 from moorage.runtimeclass import AdmissionRefusal, PodFields, admit, check_admitted
 from moorage.runtimeclass.admission import covers, merge_tolerations
 

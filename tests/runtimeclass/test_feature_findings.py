@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from moorage.api.runtime_profiles import (
+from moorage.api.runtime_group import (
     SUPPORTED,
     UNSUPPORTED,
     ProfileFeature,
@@ -10,7 +10,7 @@ from moorage.api.runtime_profiles import (
     RuntimeProfileSpec,
     RuntimeProfileStatus,
 )
-from moorage.runtimeclass.feature_findings import alike
+from moorage.runtimeclass.features import alike
 
 
 def _profile(node: str, handler: str, *features: tuple[str, str]) -> RuntimeProfile:

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moorage.api.meta import ObjectMeta
-from moorage.api.runtime_classes import RuntimeClass
-from moorage.api.runtime_group import MEASUREMENT_LABEL, NEEDS_ANNOTATION, PROBE_LABEL
+from moorage.api.runtime_group import MEASUREMENT_LABEL, NEEDS_ANNOTATION, PROBE_LABEL, RuntimeClass
 from moorage.runtimeclass.class_choice import KEPT, ChoiceRefusal, choose_class
 from moorage.runtimeclass.class_index import ClassIndex
 from moorage.runtimeclass.demands import demands

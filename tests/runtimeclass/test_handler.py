@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from moorage.api.runtime_classes import RuntimeClass
+from moorage.api.runtime_group import RuntimeClass
 from moorage.runtimeclass import ClassMissing, resolve_handler
 
 CLASSES = {"gvisor": RuntimeClass(handler="runsc")}

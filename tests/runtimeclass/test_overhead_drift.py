@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moorage.runtimeclass.isolation import Isolation
-from moorage.runtimeclass.overhead_drift import (
+from moorage.runtimeclass.overhead import (
     Bounds,
     Drift,
     DriftState,

@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moorage.api.meta import ObjectMeta
-from moorage.api.node_affinity import matches_node
-from moorage.api.nodes import Node
+from moorage.api.nodes import Node, matches_node
 from moorage.api.pods import MIRROR_ANNOTATION, PodSpec
 from moorage.api.runtime_group import (
     HANDLER_GATE,

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moorage.api.meta import ObjectMeta
-from moorage.api.runtime_policies import (
+from moorage.api.runtime_group import (
     ClusterRuntimePolicy,
     ClusterRuntimePolicySpec,
     RuntimePolicy,

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from moorage.api.runtime_classes import RuntimeClass
+from moorage.api.runtime_group import RuntimeClass
 from moorage.runtimeclass import class_errors, class_update_errors, class_warnings
 
 LABEL = (

@@ -10,7 +10,7 @@ from moorage.api.labels import Labels
 from moorage.api.meta import Object, ObjectMeta
 from moorage.api.nodes import Node, Taint
 from moorage.api.pods import Pod
-from moorage.api.runtime_classes import RuntimeClass
+from moorage.api.runtime_group import RuntimeClass
 from moorage.scheduler.cluster_state import ClusterState
 from moorage.scheduler.query import QueryCache
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moorage.api.pods import Pod
-from moorage.api.runtime_classes import RuntimeClass
+from moorage.api.runtime_group import RuntimeClass
 from moorage.scheduler.cluster_state import ClusterState
 from moorage.scheduler.cycle import Cycle, Unschedulable, sample_size
 from moorage.scheduler.filters import RUNTIME_HANDLER

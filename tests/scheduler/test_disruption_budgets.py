@@ -8,8 +8,7 @@ import msgspec
 import pytest
 
 from moorage.api.disruptions import PodDisruptionBudget
-from moorage.scheduler.cluster_state import ClusterState
-from moorage.scheduler.disruption_budgets import DisruptionBudgets
+from moorage.scheduler.cluster_state import ClusterState, DisruptionBudgets
 from moorage.scheduler.nodes import Placed
 from tests.scheduler.objects import a_cluster, a_node, a_pod
 from tests.scheduler.test_preemption import important, outcome_of, preemption_of

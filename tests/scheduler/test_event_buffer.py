@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from moorage.api.references import ObjectReference
+from moorage.api.meta import ObjectReference
 from moorage.scheduler import event_buffer
 from moorage.scheduler.event_buffer import EventBuffer
 from tests.clocks import settle

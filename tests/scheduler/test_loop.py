@@ -9,10 +9,10 @@ from typing import Any, cast
 
 from moorage.api.clock import SystemClock
 from moorage.api.meta import ObjectMeta
-from moorage.api.namespaces import Namespace
+from moorage.api.names import Namespace
 from moorage.api.pods import Pod
 from moorage.scheduler import SchedulerInformers, SchedulerOptions, run_scheduler
-from moorage.scheduler.trimming import TRIMMED_NODES, TRIMMED_PODS
+from moorage.scheduler.informers import TRIMMED_NODES, TRIMMED_PODS
 from moorage.wire.client.resources import (
     NAMESPACES,
     PERSISTENT_VOLUME_CLAIMS,

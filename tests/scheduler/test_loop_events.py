@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from moorage.api.meta import ObjectMeta
-from moorage.api.namespaces import Namespace
+from moorage.api.names import Namespace
 from moorage.api.pods import Pod
 from moorage.scheduler.loop import Scheduler
 from moorage.scheduler.options import SchedulerOptions
@@ -221,7 +221,7 @@ def test_a_pod_that_is_being_bound_is_left_to_its_binding() -> None:
     leaving = changed(pod, deletion_timestamp="2026-01-01T00:00:00Z")
     bench.put(leaving, pod)
     assert bench.state.is_assumed("default/a")
-    # The server refused: it is deleted, so it waits no more, and its room is free.
+    # The server refused: it is deleted, so it no longer waits, and its room is free.
     bench.hand.bound[0][2]("refused")
     assert len(bench.queue) == 0
     assert bench.state.nodes["n1"].used.get("cpu", 0) == 0

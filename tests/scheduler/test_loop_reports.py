@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from moorage.api.meta import ObjectMeta
-from moorage.api.namespaces import Namespace
+from moorage.api.names import Namespace
 from moorage.scheduler import status
 from moorage.scheduler.messages import event_note
 from tests.scheduler.fake_client import FakeClient

@@ -115,7 +115,7 @@ def test_pods_that_fail_again_and_again_leave_the_queue_no_larger() -> None:
         park(queue, entry)
         queue.promote(entry)
     assert len(queue._timers) <= 2 * len(queue) + 64
-    # What is cut away is what counts no more: both still have their turn in the end.
+    # Entries that no longer count are cut away: both still have their turn in the end.
     for _ in range(2):
         park(queue, take(queue))
     for _ in range(200):

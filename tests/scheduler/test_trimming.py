@@ -6,9 +6,9 @@ import msgspec
 
 from moorage.api.nodes import Node
 from moorage.api.pods import Pod
+from moorage.scheduler.informers import TRIMMED_NODES, TRIMMED_PODS, TrimmedNode, TrimmedPod
 from moorage.scheduler.nodes import NodeInfo, claim_keys
 from moorage.scheduler.query import template_key
-from moorage.scheduler.trimming import TRIMMED_NODES, TRIMMED_PODS, TrimmedNode, TrimmedPod
 from moorage.wire.client.resources import NODES as NODES_
 from moorage.wire.client.resources import PODS as PODS_
 from tests.scheduler.objects import ZONE, a_node, a_pod, anti_affinity, spread

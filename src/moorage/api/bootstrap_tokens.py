@@ -1,6 +1,6 @@
 """Bootstrap tokens: Secrets in `kube-system` by which new nodes prove that they may ask to join.
 
-Source: API docs "Authenticating with Bootstrap Tokens", `cluster-bootstrap` of Kubernetes 1.37.
+Source: API docs "Authenticating with Bootstrap Tokens", `cluster-bootstrap` of Kubernetes 1.36.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.hazmat.primitives.asymmetric.types import CertificatePublicKeyTypes
 from cryptography.x509.oid import NameOID
 
-from moorage.api.pem import first_block
+from moorage.api.certificates import first_block
 
 _BLOCK_TYPE = "CERTIFICATE REQUEST"
 _MALFORMED = (

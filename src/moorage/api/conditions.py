@@ -21,7 +21,7 @@ class Condition(Protocol):
 
 
 def is_true(conditions: Iterable[Condition], type_: str) -> bool:
-    """Return whether the condition of a type is there with status True."""
+    """Return whether the condition of a type exists with status True."""
     return any(condition.type == type_ and condition.status == "True" for condition in conditions)
 
 

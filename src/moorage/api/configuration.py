@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from moorage.api.meta import Object, ObjectMeta
+from moorage.api.meta import Object, ObjectMeta, ObjectReference
 from moorage.api.pods import LocalObjectReference
-from moorage.api.references import ObjectReference
 
 
 class ConfigMap(Object, frozen=True):

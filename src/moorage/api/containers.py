@@ -10,6 +10,16 @@ from msgspec import field
 from moorage.api.meta import Object, Raw
 from moorage.api.volumes import ObjectFieldSelector, ResourceFieldSelector
 
+# Image pull credential verification: policies for images already on the node.
+#
+# Source: KubeletConfiguration `imagePullCredentialsVerificationPolicy`.
+
+NEVER_VERIFY = "NeverVerify"
+NEVER_VERIFY_PRELOADED = "NeverVerifyPreloadedImages"
+NEVER_VERIFY_ALLOWLISTED = "NeverVerifyAllowlistedImages"
+ALWAYS_VERIFY = "AlwaysVerify"
+POLICIES = (NEVER_VERIFY, NEVER_VERIFY_PRELOADED, NEVER_VERIFY_ALLOWLISTED, ALWAYS_VERIFY)
+
 
 class ContainerPort(Object, frozen=True):
     name: str = ""

@@ -23,6 +23,13 @@ from typing import Any, ClassVar, Self
 
 import msgspec
 
+# Operation error: the base of failures that a user can act on, one sentence each.
+
+
+class OperationError(Exception):
+    """An operation failed. The text says what failed, why, and what to do."""
+
+
 # Limits on one error response: a hostile object can have a hundred thousand errors, each about a
 # list of a hundred thousand items.
 _SHOWN_ERRORS = 500

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from moorage.api.meta import Object, ObjectMeta
-from moorage.api.references import ObjectReference
+from moorage.api.meta import Object, ObjectMeta, ObjectReference
 
 
 class EventSource(Object, frozen=True):

@@ -62,3 +62,16 @@ class ListMeta(Object, frozen=True):
     continue_: str = field(default="", name="continue")
     remaining_item_count: int | None = None
     shard_info: Raw | None = None
+
+
+# Object references. Source: core/v1 `ObjectReference`.
+
+
+class ObjectReference(Object, frozen=True):
+    kind: str = ""
+    namespace: str = ""
+    name: str = ""
+    uid: str = ""
+    api_version: str = ""
+    resource_version: str = ""
+    field_path: str = ""

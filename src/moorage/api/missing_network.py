@@ -26,5 +26,5 @@ _SERVICE: Final = (
 
 
 def service_warning(type_: str, cluster_ip: str) -> str:
-    """Return what a Service lacks; empty for one without a cluster IP."""
+    """Return the warning about a Service; empty for one without a cluster IP."""
     return "" if type_ == "ExternalName" or cluster_ip == "None" else _SERVICE

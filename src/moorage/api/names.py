@@ -10,7 +10,26 @@ import re
 import secrets
 from collections.abc import Mapping
 
+from moorage.api.meta import Object, ObjectMeta, Raw
 from moorage.api.remembered import remembered
+
+# Namespaces. Source: core/v1 `Namespace`.
+
+
+class NamespaceSpec(Object, frozen=True):
+    finalizers: tuple[str, ...] = ()
+
+
+class NamespaceStatus(Object, frozen=True):
+    phase: str = ""
+    conditions: tuple[Raw, ...] = ()
+
+
+class Namespace(Object, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: NamespaceSpec = NamespaceSpec()
+    status: NamespaceStatus = NamespaceStatus()
+
 
 LABEL_MAX = 63
 SUBDOMAIN_MAX = 253

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from msgspec import field
 
-from moorage.api.meta import Object, ObjectMeta, Raw
+from moorage.api.meta import Object, ObjectMeta, ObjectReference, Raw
 from moorage.api.pods import NodeSelector
-from moorage.api.references import ObjectReference
 from moorage.api.volumes import HostPathVolumeSource
 
 

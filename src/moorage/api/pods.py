@@ -18,6 +18,23 @@ from moorage.api.containers import (
 from moorage.api.meta import Object, ObjectMeta, Raw
 from moorage.api.volumes import Volume
 
+# Phases of a pod that are asked for everywhere. Source: API docs "Pod Lifecycle".
+
+ENDED_PHASES = ("Succeeded", "Failed")
+"""In which none of a pod's containers runs, or will run again."""
+
+
+# Priority classes. Source: scheduling.k8s.io/v1.
+
+
+class PriorityClass(Object, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    value: int = 0
+    global_default: bool = False
+    description: str = ""
+    preemption_policy: str | None = None
+
+
 MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
 """Annotation of the API's mirror of a static pod."""
 

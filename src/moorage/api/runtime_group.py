@@ -1,9 +1,180 @@
-"""API group runtime.moorage.dev: its name, and the labels and annotations of its controllers.
+"""API group runtime.moorage.dev: its name, its labels and annotations, its smaller kinds.
 
 Objects of Kubernetes' own kinds carry these, so that everything works through public APIs alone.
 """
 
 from __future__ import annotations
+
+from moorage.api.meta import Condition, Object, ObjectMeta, Raw
+from moorage.api.pods import Toleration
+
+# RuntimeClass: a name for pods, its handler, overhead and scheduling rules.
+#
+# Source: node.k8s.io/v1, KEP-585 (class), KEP-688 (overhead).
+
+
+class Overhead(Object, frozen=True):
+    pod_fixed: dict[str, str] = {}
+
+
+class Scheduling(Object, frozen=True):
+    node_selector: dict[str, str] = {}
+    tolerations: tuple[Toleration, ...] = ()
+
+
+class RuntimeClass(Object, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    handler: str = ""
+    overhead: Overhead | None = None
+    scheduling: Scheduling | None = None
+
+
+# RuntimeClassQuotas: how many pods of a class a namespace may have, and what they may request.
+#
+# Overhead is counted: a sandbox takes it from the node like any container.
+
+ALL_CLASSES = "*"
+"""Class name of a quota for all pods of the namespace together, those without a class too."""
+
+
+class RuntimeClassQuotaSpec(Object, frozen=True):
+    """`hard` has the keys of a ResourceQuota: pods, requests.cpu, limits.memory and kin.
+
+    `class_name` is a class, `legacy` for pods without one, or `*`.
+    """
+
+    class_name: str = ""
+    hard: dict[str, int | str] = {}
+
+
+class RuntimeClassQuotaStatus(Object, frozen=True):
+    hard: dict[str, int | str] = {}
+    used: dict[str, int | str] = {}
+
+
+class RuntimeClassQuota(Object, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: RuntimeClassQuotaSpec = RuntimeClassQuotaSpec()
+    status: RuntimeClassQuotaStatus = RuntimeClassQuotaStatus()
+
+
+# RuntimePolicies: which classes the pods of a namespace, or of many, get and may use.
+#
+# A RuntimePolicy is for its own namespace; a ClusterRuntimePolicy for the namespaces that its
+# selector matches, all without one.
+
+ENFORCE = "Enforce"
+WARN = "Warn"
+OFF = "Off"
+
+
+class RuntimePolicySpec(Object, frozen=True):
+    """Rules; what is absent says nothing.
+
+    default_class_name: class of pods that name none and have no needs.
+    enforce_default: whether pods may not opt out of it.
+    minimum_isolation: floor, a level of `moorage.runtimeclass.isolation`.
+    allowed_classes: the only classes that pods may use; None allows all, empty none.
+    needs: what pods without a class need of the one they get.
+    checks: class → Enforce, Warn or Off; the key `*` is for all other classes.
+    """
+
+    default_class_name: str | None = None
+    enforce_default: bool = False
+    minimum_isolation: str | None = None
+    allowed_classes: tuple[str, ...] | None = None
+    needs: tuple[str, ...] = ()
+    checks: dict[str, str] = {}
+
+
+class ClusterRuntimePolicySpec(RuntimePolicySpec, frozen=True):
+    """The same rules, for namespaces by their labels."""
+
+    namespace_selector: Raw | None = None
+
+
+class RuntimePolicy(Object, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: RuntimePolicySpec = RuntimePolicySpec()
+
+
+class ClusterRuntimePolicy(Object, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: ClusterRuntimePolicySpec = ClusterRuntimePolicySpec()
+
+
+# RuntimeProfiles: what a runtime handler of a node was found to support, by running it.
+#
+# One object for each node and handler, cluster-scoped, named NODE.HANDLER: a handler has no dots,
+# so the last part is the handler. Node and handler are in the specification, which never changes;
+# what was found is the status.
+
+WORKING = "Working"
+"""Condition of a profile: whether a probe sandbox of the handler ran."""
+
+SUPPORTED = "Supported"
+UNSUPPORTED = "Unsupported"
+UNKNOWN = "Unknown"
+
+
+def profile_name(node: str, handler: str) -> str:
+    """Return the name of the profile of a node's handler."""
+    return f"{node}.{handler}"
+
+
+def node_of_profile(name: str) -> str:
+    """Return the node in a profile's name; empty for another name."""
+    return name.rpartition(".")[0]
+
+
+class ProfileFeature(Object, frozen=True):
+    """A feature of the vocabulary in `moorage.runtimeclass.features`, and what its probe found.
+
+    `state` is Supported, Unsupported or Unknown; `message` is the evidence, one line.
+    """
+
+    name: str = ""
+    state: str = UNKNOWN
+    message: str = ""
+
+
+class RuntimeProgram(Object, frozen=True):
+    """The program behind a handler: what is known of it, as text; `digest` is `sha256:HEX`."""
+
+    name: str = ""
+    version: str = ""
+    path: str = ""
+    digest: str = ""
+
+
+class RuntimeProfileSpec(Object, frozen=True):
+    node_name: str = ""
+    handler: str = ""
+
+
+class RuntimeProfileStatus(Object, frozen=True):
+    """`kernel` is the version that a container sees, `host_kernel` the node's.
+
+    `isolation` is a level of `moorage.runtimeclass.isolation`; empty while unknown. `same_as` is
+    the handler of the node that this one is under a second name; empty for one of its own.
+    """
+
+    engine: str = ""
+    program: RuntimeProgram | None = None
+    same_as: str = ""
+    kernel: str = ""
+    host_kernel: str = ""
+    isolation: str = ""
+    probed_at: str | None = None
+    features: tuple[ProfileFeature, ...] = ()
+    conditions: tuple[Condition, ...] = ()
+
+
+class RuntimeProfile(Object, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: RuntimeProfileSpec = RuntimeProfileSpec()
+    status: RuntimeProfileStatus = RuntimeProfileStatus()
+
 
 GROUP = "runtime.moorage.dev"
 VERSION = "v1alpha1"

@@ -27,7 +27,7 @@ WAVE_ANNOTATION = f"{GROUP}/wave"
 """Annotation of a workload: number of the wave that it was moved in, from 1."""
 
 ACCEPTED = "Accepted"
-"""Condition: whether workloads may be moved now; if not, its message says what is in the way."""
+"""Condition: whether workloads may be moved now; if not, its message names the obstacle."""
 HEALTHY = "Healthy"
 """Condition: whether all gates hold; False until a person resumes the rollout."""
 COMPLETED = "Completed"

@@ -10,6 +10,7 @@ from moorage.api.clock import Clock
 from moorage.attach.changes import Change, Verb, plan_changes
 from moorage.attach.installation import InstallationOptions, install, with_authority
 from moorage.attach.manifests import KINDS, objects
+from moorage.attach.needed_rights import Reviewer, rights_on, served_resources
 from moorage.attach.outcome import Outcome, read_outcome, wait_reported
 from moorage.attach.served_objects import ServedObjects
 from moorage.attach.survey import (
@@ -21,7 +22,6 @@ from moorage.attach.survey import (
     look,
     right_findings,
 )
-from moorage.attach.user_rights import Reviewer, rights_on, served_resources
 from moorage.attach.values import Values
 from moorage.wire.client.rest import Client
 

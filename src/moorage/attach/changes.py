@@ -55,7 +55,7 @@ class Change(msgspec.Struct, frozen=True):
 
 
 def change_of(obj: Obj, before: Obj | None, after: Obj) -> Change:
-    """Return what an apply of an object changes, given the server's before and after it."""
+    """Return the changes of an apply, given the server's object before and after it."""
     if before is None:
         return Change(Verb.CREATE, obj, None, after)
     is_same = shown(before) == shown(after)
@@ -87,7 +87,7 @@ def shown(obj: Obj) -> Obj:
 
 
 async def plan_changes(served: ServedObjects, wanted: Sequence[Obj]) -> list[Change]:
-    """Return what an installation of these objects does, in its order; removals are last.
+    """Return the changes of an installation of these objects, in its order; removals are last.
 
     Objects in a namespace, of a kind, or with a role that the installation makes cannot be tried:
     they are shown as they are sent. Raises StatusError for one that the server refuses,

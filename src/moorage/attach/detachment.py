@@ -15,45 +15,49 @@ from typing import Any
 import msgspec
 
 from moorage.api.clock import Clock
-from moorage.api.counted import counted
 from moorage.api.errors import ConflictError, InvalidError, NotFoundError
-from moorage.api.pod_phases import ENDED_PHASES
-from moorage.api.pods import Pod
+from moorage.api.pods import ENDED_PHASES, Pod
 from moorage.api.runtime_group import API_VERSION
+from moorage.api.text import counted
 from moorage.attach.belongings import belongings
-from moorage.attach.class_uses import ClassUses, class_uses
+from moorage.attach.class_uses import ClassUses, Release, class_uses, releases_of
 from moorage.attach.detach_options import DetachOptions, Leftover
 from moorage.attach.errors import AttachError
-from moorage.attach.foreign_objects import foreign_objects
-from moorage.attach.helm_releases import Release, releases_of
-from moorage.attach.kept_directories import kept_directories
+from moorage.attach.foreign_objects import foreign_objects, kept_directories
 from moorage.attach.manifests import DEFINITION, KINDS, WEBHOOKS, WORKLOADS
 from moorage.attach.manifests.controllers import HEALTH_PORT, LEASE
 from moorage.attach.manifests.identity import OURS, TEST_POD, Obj
 from moorage.attach.manifests.runtime_agent import DATA_DIRECTORY
 from moorage.attach.manifests.webhook import SECRET
 from moorage.attach.manifests.workloads import http_probe
-from moorage.attach.needed_rights import detach_rights, look_rights
+from moorage.attach.needed_rights import (
+    Reviewer,
+    Right,
+    detach_rights,
+    look_rights,
+    served_resources,
+)
 from moorage.attach.progress import PartProgress, follow
 from moorage.attach.served_objects import ServedObjects, name_of
 from moorage.attach.traces import (
     asks_our_labels,
     condition_patch,
     gate_patch,
+    installations_of,
     is_managed_class,
     is_ours,
     is_probe_class,
+    leave,
     metadata_patch,
+    undo,
 )
-from moorage.attach.undoing import installations_of, leave, undo
-from moorage.attach.user_rights import Reviewer, Right, served_resources
 from moorage.runtimes.class_users import class_users, pods_under
 from moorage.runtimes.custom_resources.installation import CUSTOM_RESOURCE_DEFINITIONS
 from moorage.runtimes.probing.default_classes import RECORD, RECORD_NAMESPACE
 from moorage.wire.client.informer import Informer
+from moorage.wire.client.queue import wait_until
 from moorage.wire.client.resources import NAMESPACES, PODS, Resource
 from moorage.wire.client.rest import Client, PatchType
-from moorage.wire.client.waiting import wait_until
 
 _WRITTEN_BY_USERS = (
     "RuntimePolicy", "ClusterRuntimePolicy", "RuntimeClassQuota", "RuntimeRollout",
@@ -98,7 +102,7 @@ class DetachPlan(msgspec.Struct, frozen=True):
 
 
 async def plan_detachment(client: Client) -> DetachPlan:
-    """Return what is there to remove. Raises StatusError, UnreachableError."""
+    """Return the objects to remove. Raises StatusError, UnreachableError."""
     served = ServedObjects(client)
     resources = await served_resources(served, (*KINDS, *_OTHER_KINDS))
     reviewer = Reviewer(client)
@@ -410,7 +414,7 @@ def _namespace_of(obj: Obj) -> str:
 
 
 def _made_at_run_time(found: Iterable[Obj]) -> list[Obj]:
-    """Return what the parts make for themselves where they are, or have been.
+    """Return the objects that the parts make for themselves where they are, or have been.
 
     Certificate and lease, and the pod of a `helm test` that failed.
     """

@@ -27,7 +27,7 @@ _END = r"(/\.?)*$"
 
 
 def path_problems(agent: AgentValues) -> Iterator[str]:
-    """Yield what is wrong with the directories, in a sentence that names the value."""
+    """Yield errors of the directories, in a sentence that names the value."""
     taken = {TEMPORARY: "the agent has its own", DATA_DIRECTORY: "the agent has it anyway"}
     if agent.installs_runtimes:
         taken |= dict.fromkeys(ENGINE_CONFIGURATIONS, "the agent has it anyway")
@@ -47,7 +47,7 @@ def path_problems(agent: AgentValues) -> Iterator[str]:
 
 
 def path_schemas() -> tuple[Raw, Raw, Raw]:
-    """Return what `path_problems` refuses as JSON schemas: for `cri`, for an item of `hostPaths`,
+    """Return the rules of `path_problems` as JSON schemas: for `cri`, for an item of `hostPaths`,
     and for the `agent` as a whole.
 
     Helm has no other validation. A directory that is there twice in two spellings is not found.

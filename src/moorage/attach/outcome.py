@@ -15,16 +15,14 @@ from moorage.api.clock import Clock
 from moorage.api.conditions import is_ready, is_true
 from moorage.api.nodes import Node
 from moorage.api.pods import Pod
-from moorage.api.runtime_classes import RuntimeClass
-from moorage.api.runtime_group import PROBE_LABEL
-from moorage.api.runtime_profiles import WORKING, RuntimeProfile
+from moorage.api.runtime_group import PROBE_LABEL, WORKING, RuntimeClass, RuntimeProfile
 from moorage.attach.manifests.identity import COMPONENT_LABEL, OURS, RUNTIME_AGENT
 from moorage.attach.progress import pod_reasons
 from moorage.attach.survey import engine_problem
 from moorage.wire.client.informer import Informer
+from moorage.wire.client.queue import wait_until
 from moorage.wire.client.resources import NODES, PODS, RUNTIME_CLASSES, RUNTIME_PROFILES
 from moorage.wire.client.rest import Client
-from moorage.wire.client.waiting import wait_until
 
 _AGENTS = f"{OURS},{COMPONENT_LABEL}={RUNTIME_AGENT}"
 
@@ -55,7 +53,7 @@ def outcome_of(
     profiles: Iterable[RuntimeProfile],
     classes: Iterable[RuntimeClass],
 ) -> Outcome:
-    """Return what works where."""
+    """Return the handlers that work, by node."""
     agent_of = {pod.spec.node_name: pod for pod in agents}
     profiles_of: defaultdict[str, list[RuntimeProfile]] = defaultdict(list)
     for profile in profiles:
@@ -146,7 +144,7 @@ async def wait_reported(client: Client, clock: Clock, timeout_s: float) -> None:
 
 
 async def read_outcome(client: Client) -> Outcome:
-    """Return what works where by now. Raises StatusError, UnreachableError."""
+    """Return the handlers that work by now, by node. Raises StatusError, UnreachableError."""
     nodes, agents, profiles, classes = await asyncio.gather(
         client.list(NODES),
         client.list(PODS, label_selector=_AGENTS),

@@ -91,7 +91,7 @@ def part_progress(
 
 
 def pod_reasons(pod: Pod, events: Iterable[Event] = ()) -> Iterable[WaitReason]:
-    """Yield what a pod waits for. `events` are of its namespace, warnings of any object."""
+    """Yield the reasons why a pod waits. `events` are of its namespace, warnings of any object."""
     if pod.spec.node_name and not is_ready(pod.status.conditions):
         mounts = [event for event in events if _is_of_mounts(event, pod)]
         if mounts:

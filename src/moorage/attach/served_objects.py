@@ -158,7 +158,7 @@ def name_of(obj: Obj) -> str:
 
 
 def key_of(obj: Obj) -> tuple[str, str, str]:
-    """Return what identifies an object: kind, namespace, name."""
+    """Return the identity of an object: kind, namespace, name."""
     metadata = obj["metadata"]
     return obj["kind"], metadata.get("namespace", ""), metadata["name"]
 

@@ -1,4 +1,4 @@
-"""Survey of a cluster before an attachment: what is there, and what stands in the way.
+"""Survey of a cluster before an attachment: facts, and obstacles with remedies.
 
 `look` reads facts; `findings` decides purely what they mean. Problems stop an attachment, warnings
 do not; each has a remedy.
@@ -17,21 +17,21 @@ from moorage import __version__
 from moorage.api.meta import Object, Raw
 from moorage.attach.belongings import is_labelled
 from moorage.attach.changes import is_attached
-from moorage.attach.helm_releases import is_of_release, releases_of
+from moorage.attach.class_uses import is_of_release, releases_of
 from moorage.attach.manifests import DEFINITION, KINDS
 from moorage.attach.manifests.identity import OURS, VERSION_LABEL, Obj
-from moorage.attach.needed_rights import attach_rights
-from moorage.attach.served_objects import ServedObjects
-from moorage.attach.user_rights import (
+from moorage.attach.needed_rights import (
     Kind,
     Reviewer,
     Right,
+    attach_rights,
     bound_roles,
     described,
     grants,
     rules_of,
     served_resources,
 )
+from moorage.attach.served_objects import ServedObjects
 from moorage.attach.values import CERT_MANAGER, Values
 from moorage.wire.client.resources import NODES, Resource
 
@@ -121,7 +121,7 @@ class ServedVersion(Object, frozen=True):
 
 
 def findings(survey: Survey, values: Values) -> list[SurveyFinding]:
-    """Return what the facts mean for an attachment with these values, problems first."""
+    """Return the findings for an attachment with these values, problems first."""
     found = [
         *_version_findings(survey),
         *right_findings(survey),
@@ -172,7 +172,7 @@ def _version_findings(survey: Survey) -> Iterator[SurveyFinding]:
 
 
 def right_findings(survey: Survey) -> Iterator[SurveyFinding]:
-    """Yield what the user's rights do not suffice for."""
+    """Yield a finding for each right that the user lacks."""
     if survey.missing_rights:
         yield SurveyFinding(
             Level.PROBLEM,

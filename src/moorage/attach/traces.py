@@ -7,11 +7,15 @@ against a default class and checks of classes; what the node agent of `moor up` 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
-from moorage.api.claims.local_path import NODE_LABEL
+from moorage.api.claims.classes import NODE_LABEL
+from moorage.api.clock import Clock
 from moorage.api.meta import Raw
 from moorage.api.runtime_group import (
+    API_VERSION,
     CHECK_ANNOTATION,
     DEFAULT_CLASS_LABEL,
     ENFORCE_LABEL,
@@ -22,8 +26,144 @@ from moorage.api.runtime_group import (
     NEEDS_ANNOTATION,
     PROBE_LABEL,
 )
+from moorage.api.runtime_installations import (
+    FINALIZER,
+    REMOVE,
+    REMOVING,
+    NodeInstallation,
+    RuntimeInstallation,
+)
+from moorage.attach.detach_options import DetachOptions, Leftover
+from moorage.attach.errors import AttachError
 from moorage.attach.manifests.identity import Obj
+from moorage.attach.manifests.runtime_agent import DATA_DIRECTORY
+from moorage.attach.served_objects import ServedObjects, name_of
 from moorage.runtimeclass.start_phases import CONDITION as START_PHASES
+from moorage.wire.client.informer import Informer
+from moorage.wire.client.queue import wait_until
+from moorage.wire.client.resources import RUNTIME_INSTALLATIONS
+from moorage.wire.client.rest import Client, PatchType
+
+# Undoing of RuntimeInstallations: nodes lose what was installed, or keep it if that is asked for.
+#
+# Agents undo an installation when its object is deleted, while they and the controllers still run.
+# What is to stay on the nodes keeps its object until no agent runs any more: one that sees it gone
+# undoes it.
+
+_INSTALLATION = (API_VERSION, "RuntimeInstallation")
+
+
+async def installations_of(served: ServedObjects) -> tuple[Obj, ...]:
+    """Return the RuntimeInstallations. Raises StatusError, UnreachableError."""
+    return tuple([obj async for obj in served.list(*_INSTALLATION)])
+
+
+async def undo(
+    client: Client, served: ServedObjects, clock: Clock, options: DetachOptions
+) -> list[Leftover]:
+    """Delete all RuntimeInstallations, and wait until no node has what they installed.
+
+    Returns what stays by their policy. Raises AttachError, with what each node says, after a while.
+    """
+    found = await installations_of(served)
+    if not found:
+        return []
+    for obj in found:
+        if await served.delete(obj):
+            options.said(f"{name_of(obj)} removed")
+    informer, reports = Informer(client, RUNTIME_INSTALLATIONS, clock=clock), Reports(options)
+    informer.add_handler(reports.changed)
+    try:
+        async with asyncio.timeout(options.timeout_s):
+            await wait_until(informer, lambda present: len(present) == 0)
+    except TimeoutError as error:
+        raise AttachError(_not_undone(informer, options.timeout_s)) from error
+    left = []
+    for obj in found:
+        policy = obj["spec"].get("removalPolicy", REMOVE)
+        if policy != REMOVE:
+            left.append(_leftover(obj, f"its removalPolicy is {policy}; {_by_hand(obj)}"))
+        elif nodes := reports.left.get(obj["metadata"]["name"]):
+            why = f"nodes {', '.join(nodes)} were not ready to undo it; {_by_hand(obj)}"
+            left.append(_leftover(obj, why))
+    return left
+
+
+async def leave(served: ServedObjects, options: DetachOptions) -> list[Leftover]:
+    """Delete all RuntimeInstallations once no agent runs, so that nodes keep what they have.
+
+    Returns what that is.
+    """
+    found = await installations_of(served)
+    for obj in found:
+        finalizers = obj["metadata"].get("finalizers") or []
+        if FINALIZER in finalizers:
+            kept = [name for name in finalizers if name != FINALIZER]
+            await served.patch(obj, {"metadata": {"finalizers": kept}}, PatchType.MERGE)
+        if await served.delete(obj):
+            options.said(f"{name_of(obj)} removed")
+    again = "agents that `moor attach` starts again remove it"
+    return [_leftover(obj, f"as you asked; {again}, or {_by_hand(obj)}") for obj in found]
+
+
+class Reports:
+    """Says what nodes report about what they undo, each line once.
+
+    `left` has the nodes that had not undone an installation when its object went: the controllers
+    do not wait for ever for one that is not ready.
+    """
+
+    def __init__(self, options: DetachOptions) -> None:
+        self._said = options.said
+        self._known: Mapping[tuple[str, str], str] = {}
+        self.left: dict[str, tuple[str, ...]] = {}
+
+    def changed(
+        self, before: RuntimeInstallation | None, after: RuntimeInstallation | None
+    ) -> None:
+        if after is None:
+            if before is not None:
+                nodes = tuple(node.name for node in before.status.nodes)
+                self.left[before.metadata.name] = nodes
+            return
+        name = after.metadata.name
+        for node in after.status.nodes:
+            if node.message and self._known.get((name, node.name)) != node.message:
+                self._known = {**self._known, (name, node.name): node.message}
+                self._said(f"RuntimeInstallation {name}: {_state(node)}")
+
+
+def _leftover(obj: Obj, why: str) -> Leftover:
+    name = obj["metadata"]["name"]
+    return Leftover(f"what RuntimeInstallation {name} installed on nodes", why)
+
+
+def _by_hand(obj: Obj) -> str:
+    handler = obj["spec"].get("handler", "")
+    return f"on each node: moor runtime remove {handler} --cri ENDPOINT --data-dir {DATA_DIRECTORY}"
+
+
+def _not_undone(installations: Iterable[RuntimeInstallation], timeout_s: float) -> str:
+    return "\n".join(
+        [
+            f"nodes have not undone their installations after {timeout_s:g} s; run it again to "
+            "wait, or leave what is installed with --leave-runtimes",
+            *_states(installations),
+        ]
+    )
+
+
+def _states(installations: Iterable[RuntimeInstallation]) -> Iterator[str]:
+    for installation in installations:
+        nodes: Sequence[Any] = installation.status.nodes
+        for node in nodes:
+            yield f"  {installation.metadata.name}: {_state(node)}"
+
+
+def _state(node: NodeInstallation) -> str:
+    state = "is undoing it" if node.phase == REMOVING else f"is {node.phase or 'silent'}"
+    return f"node {node.name} {state}" + (f": {node.message}" if node.message else "")
+
 
 _OTHERS = frozenset(
     (

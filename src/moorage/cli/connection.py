@@ -105,7 +105,7 @@ def connection_options(command: Callable[..., Any]) -> Callable[..., Any]:
 def target_of(
     kubeconfig: Path | None, context: str | None, data_dir: Path, *, is_directory_given: bool
 ) -> Target:
-    """Return what the options and KUBECONFIG choose.
+    """Return the cluster that the options and KUBECONFIG choose.
 
     The first that is given: `kubeconfig`; a context of the user's own kubeconfigs; `data_dir`;
     KUBECONFIG. Otherwise the default `data_dir`. Without a context, the kubeconfig of one of our

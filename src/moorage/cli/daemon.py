@@ -19,7 +19,7 @@ from moorage.cli.connection import context_option
 from moorage.cli.errors import CliError, is_expected
 from moorage.cli.options import LOG_LEVELS
 from moorage.cluster.daemon import Service, calm_collector, until_stopped
-from moorage.linux.private import UMASK
+from moorage.linux.trust import UMASK
 from moorage.wire.client.config import in_cluster_config, load_kubeconfig
 
 log = Log(__name__)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from moorage.api.errors import StatusError
-from moorage.api.operation_error import OperationError
+from moorage.api.errors import OperationError, StatusError
 from moorage.cluster.errors import CannotRunPodsError, NotRunningError
 
 FAILED = 1

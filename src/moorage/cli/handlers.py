@@ -121,12 +121,12 @@ def _in_force(handler: engine_pb.Handler) -> Handler:
 
 
 def host_warnings(layout: Layout, handlers: Iterable[Handler]) -> tuple[str, ...]:
-    """Return what is known to fail under the host's handlers, with remedies, before a start.
+    """Return known defects of the host's handlers, with remedies, before a start.
 
     Reads the handler files that will be in force. Blocks for some file reads.
     """
     # Imported here: few commands need the engine's places.
-    from moorage.engine.handlers.directory import read_directories
+    from moorage.engine.handlers.discovery import read_directories
     from moorage.engine.paths import EnginePaths
     from moorage.engine.requirements import HANDLER_DIRECTORY
 

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from moorage import __version__
-from moorage.api.printable import printable
+from moorage.api.text import printable
 from moorage.cli.errors import exit_status_of, is_expected, sentence_of
 from moorage.cli.verbs import VerbGroup
 from moorage.cluster.importing import import_program

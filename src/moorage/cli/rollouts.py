@@ -11,10 +11,9 @@ import click
 import msgspec
 
 from moorage.api.clock import parse_time
-from moorage.api.counted import counted
 from moorage.api.durations import format_duration
-from moorage.api.printable import printable
 from moorage.api.runtime_rollouts import ACCEPTED, BLOCKED, RuntimeRollout
+from moorage.api.text import counted, printable
 from moorage.cli.output import dim, has_colour
 
 _BAR = 30

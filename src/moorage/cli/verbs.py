@@ -1,4 +1,4 @@
-"""Verbs: groups of commands that suggest one for a word that is none."""
+"""Verbs: groups of commands that suggest one for an unknown word."""
 
 from __future__ import annotations
 

@@ -6,7 +6,6 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from moorage.cluster.choices import Choices
     from moorage.cluster.cluster import Cluster
     from moorage.cluster.errors import (
         CannotRunPodsError,
@@ -16,8 +15,8 @@ if TYPE_CHECKING:
         StartError,
         StopError,
     )
-    from moorage.cluster.settings import Settings, SettingsError
-    from moorage.cluster.supervision.status import PartStatus
+    from moorage.cluster.settings import Choices, Settings, SettingsError
+    from moorage.cluster.supervision.supervise import PartStatus
     from moorage.cluster.supervision.supervisor import AlreadyRunningError
 
 __all__ = [
@@ -39,12 +38,12 @@ __all__ = [
 _MODULES = {
     "AlreadyRunningError": "supervision.supervisor",
     "CannotRunPodsError": "errors",
-    "Choices": "choices",
+    "Choices": "settings",
     "Cluster": "cluster",
     "ClusterError": "errors",
     "LeftoverError": "errors",
     "NotRunningError": "errors",
-    "PartStatus": "supervision.status",
+    "PartStatus": "supervision.supervise",
     "Settings": "settings",
     "SettingsError": "settings",
     "StartError": "errors",

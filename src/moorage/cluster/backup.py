@@ -29,7 +29,7 @@ from moorage.apiserver.storage import Recorded, StoreBrokenError, copy_database
 from moorage.cluster.errors import ClusterError
 from moorage.cluster.layout import Layout
 from moorage.cluster.settings import Settings
-from moorage.linux.regular_file import open_regular_file
+from moorage.linux.descriptors import open_regular_file
 
 FORMAT = 1
 MANIFEST = "manifest.json"

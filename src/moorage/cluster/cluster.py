@@ -15,18 +15,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from moorage.cluster.choices import Choices
 from moorage.cluster.errors import CannotRunPodsError, ClusterError, NotRunningError, StartError
 from moorage.cluster.layout import Layout
 from moorage.cluster.reservations import Reservations
-from moorage.cluster.settings import Settings, load
+from moorage.cluster.settings import Choices, Settings, load
 from moorage.cluster.supervision.supervisor import running_pid
 
 if TYPE_CHECKING:
     from subprocess import Popen
 
     from moorage.cluster.access.kubeconfig import Access
-    from moorage.cluster.supervision.status import PartStatus
+    from moorage.cluster.supervision.supervise import PartStatus
     from moorage.engine.handlers import Handler
     from moorage.wire.client.rest import Client
 
@@ -88,7 +87,7 @@ class Cluster:
     @property
     def parts(self) -> tuple[PartStatus, ...]:
         """The status of each of the cluster's processes, none while the cluster is down."""
-        from moorage.cluster.supervision.status import part_statuses
+        from moorage.cluster.supervision.supervise import part_statuses
 
         return part_statuses(self.layout)
 
@@ -138,7 +137,7 @@ class Cluster:
 
         Raises SettingsError if it cannot be written to, or holds anything else.
         """
-        from moorage.cluster.directory import check_directory
+        from moorage.cluster.layout import check_directory
 
         check_directory(self.directory)
 

@@ -13,7 +13,6 @@ from moorage.apiserver.storage import StoreBrokenError, accept_loss, check_kept
 from moorage.cluster.access.credentials import Credentials
 from moorage.cluster.access.identities import prepare
 from moorage.cluster.access.kubeconfig import Access, write
-from moorage.cluster.choices import Choices
 from moorage.cluster.engine.usage import check_engine_change, note_engine
 from moorage.cluster.layout import Layout
 from moorage.cluster.network import bridge_name, choose_subnet, host_routes
@@ -26,6 +25,7 @@ from moorage.cluster.settings import (
     DEFAULT_SCHEDULER_PORT,
     NODE,
     RUNTIMES,
+    Choices,
     Settings,
     SettingsError,
     free_port,
@@ -38,7 +38,7 @@ from moorage.cluster.settings import (
 )
 from moorage.cluster.supervision.supervisor import AlreadyRunningError, running_pid
 from moorage.linux.locks import exclusive
-from moorage.linux.private import make_private
+from moorage.linux.trust import make_private
 
 SERVICE_NETWORK = "10.96.0.0/16"
 _LONGEST_PREFIX = 28

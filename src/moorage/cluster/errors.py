@@ -12,7 +12,7 @@ ClusterError
 
 from __future__ import annotations
 
-from moorage.api.operation_error import OperationError
+from moorage.api.errors import OperationError
 
 
 class ClusterError(OperationError):

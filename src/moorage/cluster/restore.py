@@ -14,14 +14,13 @@ from pathlib import Path
 from moorage.apiserver.storage import StoreBrokenError, accept_copy, check_copy
 from moorage.cluster import backup
 from moorage.cluster.backup import BackupError, Manifest
-from moorage.cluster.directory import check_directory
-from moorage.cluster.layout import Layout
+from moorage.cluster.layout import Layout, check_directory
 from moorage.cluster.settings import load
 from moorage.cluster.supervision.supervisor import AlreadyRunningError, running_pid
 from moorage.linux.atomic_file import rename_durably
 from moorage.linux.locks import exclusive
-from moorage.linux.private import make_private
 from moorage.linux.trees import remove_tree
+from moorage.linux.trust import make_private
 
 
 def restore(layout: Layout, archive: Path, *, replaces: bool, now: datetime) -> Manifest:

@@ -15,8 +15,7 @@ from typing import Any
 
 from moorage.api.claims import default_class
 from moorage.api.claims.annotations import DEFAULT_CLASS
-from moorage.api.claims.classes import WAIT_FOR_FIRST_CONSUMER
-from moorage.api.claims.local_path import DRIVER, PROVISIONER
+from moorage.api.claims.classes import DRIVER, PROVISIONER, WAIT_FOR_FIRST_CONSUMER
 from moorage.api.errors import AlreadyExistsError, NotFoundError
 from moorage.api.logs import Log
 from moorage.api.meta import Object, ObjectMeta

@@ -18,7 +18,7 @@ from moorage.controllers.informers import CLAIM, Informers
 from moorage.controllers.loop import Loop, latest
 from moorage.controllers.objects import CLAIMS, PODS, Pod
 from moorage.controllers.ownership import controller_reference
-from moorage.controllers.refusals import is_namespace_ending
+from moorage.controllers.requests import is_namespace_ending
 from moorage.wire.client.informer import object_key
 from moorage.wire.client.recorder import WARNING, EventRecorder, reference
 from moorage.wire.client.resources import PODS as FULL_PODS

@@ -8,7 +8,7 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControllerOptions:
-    """Defaults are those of kube-controller-manager 1.37; durations are in seconds.
+    """Defaults are those of kube-controller-manager 1.36; durations are in seconds.
 
     `cluster_ca` is the PEM bundle that pods verify the API server with; `cluster_ca_key` the file
     of its key, which signs certificate requests. Without one they are approved, but not signed.

@@ -1,7 +1,7 @@
 """Ownership: the controller of an object, adoption and release.
 
 A controller's objects are those that name it as their controller and match its selector. Matching
-orphans are adopted, controlled ones that match no more are released. Source: API docs "Owners and
+orphans are adopted, controlled ones that no longer match are released. Source: API docs "Owners and
 dependents", `ControllerRefManager`.
 """
 

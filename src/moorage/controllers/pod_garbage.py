@@ -14,7 +14,7 @@ from moorage.api.logs import Log
 from moorage.controllers.informers import NODE, Informers
 from moorage.controllers.loop import After, Loop, Queued
 from moorage.controllers.nodes.conditions import TRUE, ready_status
-from moorage.controllers.nodes.taints import OUT_OF_SERVICE
+from moorage.controllers.nodes.eviction import OUT_OF_SERVICE
 from moorage.controllers.objects import PODS, Node, Pod
 from moorage.controllers.options import ControllerOptions
 from moorage.controllers.pods import is_deleting, is_ended

@@ -16,7 +16,7 @@ from moorage.api.labels import from_object
 from moorage.api.rbac import ClusterRole, PolicyRule
 from moorage.controllers.informers import Informers
 from moorage.controllers.loop import Loop
-from moorage.controllers.patches import locked
+from moorage.controllers.requests import locked
 from moorage.wire.client.resources import CLUSTER_ROLES
 from moorage.wire.client.rest import Client
 

@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any, Protocol
 
 from moorage.api.bootstrap_tokens import SECRET_TYPE
-from moorage.api.claims.local_path import PROVISIONER
+from moorage.api.claims.classes import PROVISIONER
 from moorage.api.clock import Clock
 from moorage.controllers.accounts import (
     LegacyTokenCleaner,
@@ -45,8 +45,7 @@ from moorage.controllers.pod_garbage import PodGarbageCollector
 from moorage.controllers.replicasets import ReplicaSetController
 from moorage.controllers.resourcequotas import ResourceQuotaController
 from moorage.controllers.role_aggregation import role_aggregation
-from moorage.controllers.runtime_copies import kept_copies
-from moorage.controllers.runtimes import RuntimeControllers
+from moorage.controllers.runtimes import RuntimeControllers, kept_copies
 from moorage.controllers.servicecidrs import IPAddressController, ServiceCIDRController
 from moorage.controllers.statefulsets import StatefulSetController
 from moorage.controllers.storage_protection import (

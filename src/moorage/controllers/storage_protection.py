@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
-from moorage.api.claims.finalizers import (
+from moorage.api.claims.binding import (
     ATTRIBUTES_CLASS_PROTECTION,
     CLAIM_PROTECTION,
     VOLUME_PROTECTION,
@@ -19,10 +19,10 @@ from moorage.api.claims.pod_claims import foreign_claim, pod_claims
 from moorage.api.clock import Clock
 from moorage.api.meta import ObjectMeta
 from moorage.api.persistent_volumes import PersistentVolume, PersistentVolumeClaim
-from moorage.controllers.finalizers import add_finalizer, remove_finalizer
 from moorage.controllers.informers import CLAIM, Informers, claim_keys
 from moorage.controllers.loop import Keys, Loop, Watch
 from moorage.controllers.objects import PODS, Pod
+from moorage.controllers.requests import add_finalizer, remove_finalizer
 from moorage.wire.client.informer import Informer, object_key
 from moorage.wire.client.rest import Client
 

@@ -14,6 +14,21 @@ import msgspec
 
 from moorage.api.meta import Raw
 
+# Counts that may be given as percentages. Source: apimachinery `intstr`.
+
+
+def scaled(value: int | str | None, total: int, *, rounds_up: bool) -> int:
+    """Resolve a count, or a percentage of `total`. Raises ValueError for any other text."""
+    if value is None:
+        return 0
+    if isinstance(value, int):
+        return value
+    if not value.endswith("%"):
+        raise ValueError(f"invalid value for IntOrString: {value!r} is not a percentage")
+    percent = int(value.removesuffix("%"))
+    return -(-percent * total // 100) if rounds_up else percent * total // 100
+
+
 HASH_LABEL = "pod-template-hash"
 
 # No vowels and no digits that look like them, so that no word is ever formed.

@@ -11,7 +11,7 @@ from moorage.engine.cgroups import ContainerCgroups
 from moorage.engine.drivers import Drivers
 from moorage.engine.events import Events
 from moorage.engine.handlers.adapters import Adapter
-from moorage.engine.handlers.catalogue import Catalogue
+from moorage.engine.handlers.templates import Catalogue
 from moorage.engine.idle_gate import IdleGate
 from moorage.engine.images.store import ImageStore
 from moorage.engine.infra import InfraProcess

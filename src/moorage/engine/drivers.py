@@ -118,7 +118,7 @@ def with_cgroup_driver(definition: HandlerDefinition, default: CgroupDriver) -> 
 
 
 def handler_traits(definition: HandlerDefinition, features: HandlerFeatures) -> HandlerTraits:
-    """Return what a handler's definition and features mean for a container's spec."""
+    """Return the traits of a container's spec under a handler's definition and features."""
     return HandlerTraits(
         name=definition.name,
         annotation_patterns=definition.annotations,

@@ -23,12 +23,12 @@ from moorage.api.clock import Clock, SystemClock
 from moorage.api.logs import Log
 from moorage.engine.background import Background
 from moorage.engine.cgroups import ContainerCgroups
-from moorage.engine.containers.log_rate import LogRateLimiter
+from moorage.engine.containers.log import LogRateLimiter
 from moorage.engine.context import EngineContext
 from moorage.engine.drivers import Drivers
 from moorage.engine.errors import EngineError, FailedError
 from moorage.engine.events import Events
-from moorage.engine.handlers.catalogue import Catalogue as HandlerCatalogue
+from moorage.engine.handlers.templates import Catalogue as HandlerCatalogue
 from moorage.engine.handlers.watching import HandlerDirectory
 from moorage.engine.idle_gate import IdleGate
 from moorage.engine.images.service import ImageServicer
@@ -39,21 +39,19 @@ from moorage.engine.networks import NetworkPool, Plugins, read_conflist
 from moorage.engine.oci import CdiDirectories, SpecWriter, look_at_host
 from moorage.engine.options import EngineOptions
 from moorage.engine.recovery import recover
-from moorage.engine.sandboxes.remove import remove_pod_sandbox
+from moorage.engine.sandboxes.run import remove_pod_sandbox
 from moorage.engine.service import serve
-from moorage.engine.service.containers import ContainerServicer
+from moorage.engine.service.containers import ContainerServicer, SandboxServicer
 from moorage.engine.service.extension import ExtensionServicer
-from moorage.engine.service.sandboxes import SandboxServicer
 from moorage.engine.service.statistics import StatisticsServicer
 from moorage.engine.service.status import StatusServicer
 from moorage.engine.service.streams import EngineTarget, StreamServicer
 from moorage.engine.stats import Statistics
 from moorage.engine.streams import StreamServer
 from moorage.linux.host import Host, read_host
-from moorage.linux.private import PASSABLE, PRIVATE_FILE
 from moorage.linux.reaper import Reaper
 from moorage.linux.trees import make_directories
-from moorage.linux.trust import distrust
+from moorage.linux.trust import PASSABLE, PRIVATE_FILE, distrust
 
 log = Log(__name__)
 

@@ -27,7 +27,7 @@ from moorage.engine.oci import SandboxContext, SandboxFiles, id_mappings
 from moorage.engine.paths import EnginePaths
 from moorage.engine.records import ContainerRecord, RecordDirectory, SandboxRecord, Stage
 from moorage.linux import pinned
-from moorage.linux.guest_cgroups import guest_cgroups
+from moorage.linux.cgroups import guest_cgroups
 from moorage.linux.idmap import IdMappings
 from moorage.wire.cri import pb
 

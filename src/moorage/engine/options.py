@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from moorage.engine.handlers.definition import CgroupDriver
-from moorage.engine.images.limits import ImageLimits
+from moorage.engine.images.manifest import ImageLimits
 from moorage.engine.oci.context import Rlimit
 from moorage.engine.paths import EnginePaths
 from moorage.engine.requirements import CNI_CONFIGURATIONS, CNI_PROGRAMS, HANDLER_DIRECTORY

@@ -19,7 +19,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from moorage.linux.private import PASSABLE, make_private
+from moorage.linux.trust import PASSABLE, make_private
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,8 +18,8 @@ from pathlib import Path
 
 from moorage.api.logs import Log
 from moorage.engine.containers.bundle import ROOTFS
-from moorage.engine.containers.exit import note_pod_kills, record_unknown_exit, watch_exit
-from moorage.engine.containers.task import delete_task
+from moorage.engine.containers.exec import delete_task
+from moorage.engine.containers.lifecycle import note_pod_kills, record_unknown_exit, watch_exit
 from moorage.engine.context import EngineContext
 from moorage.engine.errors import EngineError
 from moorage.engine.handlers.adapters import AdapterError
@@ -28,13 +28,19 @@ from moorage.engine.leftovers import remove_leftover
 from moorage.engine.oci import SandboxFiles
 from moorage.engine.paths import EnginePaths
 from moorage.engine.records import Stage
-from moorage.engine.sandboxes.files import remove_files
 from moorage.engine.sandboxes.infra_watch import watch_infra
-from moorage.engine.sandboxes.remove import remove_incomplete_sandbox
+from moorage.engine.sandboxes.namespaces import remove_files
+from moorage.engine.sandboxes.run import remove_incomplete_sandbox
 from moorage.engine.sandboxes.stop import stop_pod_sandbox
 from moorage.linux import pinned
-from moorage.linux.bind import is_mount_point
-from moorage.linux.mounts import current_mounts, isolate, isolate_below, mounts_below, unmount
+from moorage.linux.mounts import (
+    current_mounts,
+    is_mount_point,
+    isolate,
+    isolate_below,
+    mounts_below,
+    unmount,
+)
 
 log = Log(__name__)
 

@@ -10,8 +10,8 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from moorage.api.counted import counted
 from moorage.api.errors import StatusError
+from moorage.api.text import counted
 from moorage.cluster.errors import ClusterError
 from moorage.inspect.class_workloads import (
     DENSITY,
@@ -25,7 +25,7 @@ from moorage.inspect.class_workloads import (
     readings,
     throughput_script,
 )
-from moorage.inspect.pod_usage import read_usage
+from moorage.inspect.top import read_usage
 from moorage.inspect.trials import Trial, TrialResult, Trials
 from moorage.runtimeclass.start_phases import percentile
 from moorage.runtimes.known_classes import NO_CLASS

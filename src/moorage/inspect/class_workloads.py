@@ -106,7 +106,7 @@ class Reading:
 
 
 def readings(output: str) -> Iterator[Reading]:
-    """Yield what a throughput program printed; lines of any other form are skipped."""
+    """Yield the results of a throughput program; lines of any other form are skipped."""
     for line in output.splitlines():
         kind, _, rest = line.partition(" ")
         name, _, values = rest.partition(" ")

@@ -15,7 +15,7 @@ from pathlib import Path
 from moorage.api.conditions import is_ready
 from moorage.api.events import Event
 from moorage.api.pods import Pod
-from moorage.api.runtime_classes import RuntimeClass
+from moorage.api.runtime_group import RuntimeClass
 from moorage.cluster.errors import ClusterError
 from moorage.inspect.manifests import Applier, Manifest
 from moorage.wire.client.exec import exec_in

@@ -16,7 +16,6 @@ from moorage.api.conditions import is_ready
 from moorage.api.errors import ForbiddenError, NotFoundError
 from moorage.api.meta import Raw
 from moorage.api.pods import Pod
-from moorage.api.runtime_classes import RuntimeClass
 from moorage.api.runtime_group import (
     API_VERSION,
     CHOICE_REASON_ANNOTATION,
@@ -25,13 +24,15 @@ from moorage.api.runtime_group import (
     MANAGED,
     MANAGED_LABEL,
     NEEDS_ANNOTATION,
+    RuntimeClass,
+    RuntimeProfile,
 )
-from moorage.api.runtime_profiles import RuntimeProfile
 from moorage.cluster.errors import ClusterError
 from moorage.cluster.images.catalogue import BUSYBOX
 from moorage.runtimeclass.isolation import LEVELS
 from moorage.runtimes.custom_resources import wait_installed
 from moorage.wire.client.informer import Informer
+from moorage.wire.client.queue import wait_until
 from moorage.wire.client.resources import (
     NODES,
     PODS,
@@ -40,7 +41,6 @@ from moorage.wire.client.resources import (
     RUNTIME_PROFILES,
 )
 from moorage.wire.client.rest import Client
-from moorage.wire.client.waiting import wait_until
 
 _NAMESPACE = "default"
 _POLICY, _REFUSED, _FITTED = "demo-floor", "refused", "fitted"

@@ -14,15 +14,14 @@ from datetime import datetime
 from moorage.api.claims import pod_claims
 from moorage.api.clock import parse_time
 from moorage.api.conditions import is_ready
-from moorage.api.counted import counted
 from moorage.api.events import Event
-from moorage.api.pod_phases import ENDED_PHASES
-from moorage.api.pods import ContainerStateTerminated, ContainerStatus, Pod
-from moorage.api.runtime_classes import RuntimeClass
+from moorage.api.pods import ENDED_PHASES, ContainerStateTerminated, ContainerStatus, Pod
+from moorage.api.runtime_group import RuntimeClass
+from moorage.api.text import counted
 from moorage.engine.handlers import Handler
 from moorage.inspect.pod_findings import choice_words, findings_of, start_words
-from moorage.node.pods.handler_records import DamagedRecordError, HandlerRecords
-from moorage.runtimeclass.handler import is_implicit
+from moorage.node.pods.handler_choice import DamagedRecordError, HandlerRecords
+from moorage.runtimeclass.validation import is_implicit
 from moorage.scheduler import Explanation, StorageState, explain
 from moorage.wire.client.resources import (
     EVENTS,

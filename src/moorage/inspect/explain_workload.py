@@ -15,14 +15,18 @@ from moorage.api.conditions import is_ready
 from moorage.api.errors import NotFoundError
 from moorage.api.events import Event
 from moorage.api.jobs import CronJob, Job
-from moorage.api.pod_phases import ENDED_PHASES
-from moorage.api.pods import Pod
+from moorage.api.pods import ENDED_PHASES, Pod
 from moorage.api.workloads import DaemonSet, Deployment, ReplicaSet, StatefulSet
 from moorage.engine.handlers import Handler
 from moorage.inspect.explain import NodeAnswer, event_words, explain_pod, in_order
 from moorage.inspect.pod_findings import Finding, choice_words, exit_words, findings_of, last_end
-from moorage.runtimeclass.start_phases import percentile, phases_of
-from moorage.runtimeclass.start_words import duration_words, length_words, second_words
+from moorage.runtimeclass.start_phases import (
+    duration_words,
+    length_words,
+    percentile,
+    phases_of,
+    second_words,
+)
 from moorage.wire.client.resources import (
     CRON_JOBS,
     DAEMON_SETS,
@@ -258,7 +262,7 @@ def _obstacles(
 ) -> Iterator[str]:
     """Yield why the workload does not create pods, or has given up.
 
-    What a ReplicaSet failed at counts no more when it has all pods that it wants, such as none
+    A ReplicaSet's failure no longer counts when it has all pods that it wants, such as none
     after an undo.
     """
     owners = [owner for owner in owners if not _has_all(owner)]

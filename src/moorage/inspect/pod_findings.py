@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from moorage.api.containers import Container, Probe
-from moorage.api.counted import counted
 from moorage.api.events import Event
 from moorage.api.pods import ContainerStateTerminated, ContainerStatus, Pod
+from moorage.api.text import counted
 from moorage.runtimeclass.start_phases import (
     CONTAINERS,
     CREATE,
@@ -24,9 +24,12 @@ from moorage.runtimeclass.start_phases import (
     SCHEDULE,
     START,
     VOLUMES,
+    duration_words,
+    length_words,
+    phase_words,
     phases_of,
+    second_words,
 )
-from moorage.runtimeclass.start_words import duration_words, length_words, phase_words, second_words
 
 CLASS_CHOICE = "runtime.moorage.dev/class-choice"
 CLASS_CHOICE_REASON = "runtime.moorage.dev/class-choice-reason"

@@ -13,7 +13,7 @@ from pathlib import Path
 from moorage.cluster.layout import PROBE_RESULTS
 from moorage.engine.handlers import Handler, HandlerDefinition, search_path
 from moorage.engine.handlers.defects import GVISOR_REMEDY, Defect
-from moorage.runtimeclass.feature_findings import lacks
+from moorage.runtimeclass.features import lacks
 from moorage.runtimes.probing.cache import ProbeCache, ProbedHandler
 
 _REMEDY = "use another runtime, or another version of this one, and another class until then"
@@ -34,7 +34,7 @@ def probed_defect(program: str) -> Defect | None:
 
 
 def defect_of(probed: ProbedHandler) -> Defect:
-    """Return what the findings of a handler mean for ordinary programs; empty without a defect."""
+    """Return the effect of a handler's findings on ordinary programs; empty without a defect."""
     lacking = lacks(probed.features)
     if not lacking:
         return Defect()

@@ -9,10 +9,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from moorage.api.runtime_profiles import UNKNOWN, WORKING, ProfileFeature, RuntimeProfile
+from moorage.api.runtime_group import UNKNOWN, WORKING, ProfileFeature, RuntimeProfile
 from moorage.cluster.layout import PROBE_RESULTS
-from moorage.runtimeclass.feature_findings import STATE_WORDS, alike
-from moorage.runtimeclass.features import FEATURES
+from moorage.runtimeclass.features import FEATURES, STATE_WORDS, alike
 from moorage.runtimes.probing.cache import ProbeCache, ProbedHandler
 
 

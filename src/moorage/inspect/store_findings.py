@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from moorage.api.counted import counted
+from moorage.api.text import counted
 from moorage.apiserver.registry.deletion import UNREAD_OPTION
 from moorage.apiserver.storage import Inspection, inspect
 from moorage.cluster.host.findings import Finding, State

@@ -18,10 +18,9 @@ from typing import Any, Self
 from moorage.api.clock import Clock, SystemClock, sleep_unless_set
 from moorage.api.errors import NotFoundError, StatusError
 from moorage.api.events import Event
-from moorage.api.pod_phases import ENDED_PHASES
-from moorage.api.pods import ContainerStateTerminated, Pod
+from moorage.api.pods import ENDED_PHASES, ContainerStateTerminated, Pod
 from moorage.inspect.pod_findings import exit_words
-from moorage.inspect.pod_usage import PodUsage, read_usage
+from moorage.inspect.top import PodUsage, read_usage
 from moorage.runtimeclass.start_phases import ADMIT, DELIVER, SCHEDULE, Phase, phases_of
 from moorage.runtimes.known_classes import NO_CLASS
 from moorage.wire.client.informer import Informer
@@ -246,7 +245,7 @@ class Trials:
         return ""
 
     def _obstacle(self, course: _Course) -> str:
-        """Return what keeps a pod from running; empty if nothing is known to."""
+        """Return the reason why a pod does not run; empty if none is known."""
         pod = course.pod
         if pod is None or course.running_s is not None:
             return ""

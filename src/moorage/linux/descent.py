@@ -14,7 +14,7 @@ import os
 from collections import deque
 from typing import Self
 
-from moorage.linux.openat import NO_MAGICLINKS, NO_SYMLINKS, NO_XDEV, openat2
+from moorage.linux.descriptors import NO_MAGICLINKS, NO_SYMLINKS, NO_XDEV, openat2
 
 OPEN_LEVELS = 32
 """How many levels below the root of a descent are open at most."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,8 +17,39 @@ from pathlib import Path
 from moorage.linux.address import own_address
 from moorage.linux.capabilities import NAMES, effective_capabilities
 from moorage.linux.cgroups import Cgroups, Layout, current_cgroups
-from moorage.linux.kernel import can_open_kvm, kernel_version, max_pids
 from moorage.linux.oom import oom_score_floor, own_oom_score
+
+# Facts about the running kernel: version, KVM, limits.
+#
+# Source: uname(2); proc(5); Linux, Documentation/virt/kvm/api.rst.
+
+_RELEASE = re.compile(r"^(\d+)\.(\d+)")
+_KVM = Path("/dev/kvm")
+_TASK_LIMITS = (Path("/proc/sys/kernel/pid_max"), Path("/proc/sys/kernel/threads-max"))
+
+
+def kernel_version(release: str) -> tuple[int, int]:
+    """Return the major and minor version in a kernel release; (0, 0) if it has none."""
+    match = _RELEASE.match(release)
+    return (int(match[1]), int(match[2])) if match else (0, 0)
+
+
+def can_open_kvm() -> bool:
+    """Return whether this process can open /dev/kvm, which virtual machines need."""
+    try:
+        os.close(os.open(_KVM, os.O_RDWR))
+    except OSError:
+        return False
+    return True
+
+
+def max_pids() -> int:
+    """Return how many processes and threads the kernel allows at once. Raises OSError.
+
+    The lower of both settings, as in the kubelet's node allocatable.
+    """
+    return min(int(path.read_text()) for path in _TASK_LIMITS)
+
 
 _MACHINE_ID = (Path("/etc/machine-id"), Path("/var/lib/dbus/machine-id"))
 _SYSTEM_UUID = (Path("/sys/class/dmi/id/product_uuid"), Path("/proc/device-tree/vm,uuid"))

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from moorage.linux.private import make_private, write_private
+from moorage.linux.trust import make_private, write_private
 
 REGISTER = Path("/var/lib/moorage-idmaps")
 KUBELET_PODS = Path("/var/lib/kubelet/pods")

@@ -8,11 +8,14 @@ from __future__ import annotations
 import errno
 import os
 import re
+import tempfile
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from moorage.linux import libc
+from moorage.linux.descent import mount_id
+from moorage.linux.trees import remove_tree
 
 NO_PRIVILEGE = libc.MS_NOSUID | libc.MS_NODEV
 """MS_NOSUID and MS_NODEV: set-user-id bits, capabilities and devices have no effect."""
@@ -106,3 +109,78 @@ def _parse(line: str) -> Mount | None:
         return None
     point = _OCTAL.sub(lambda match: chr(int(match.group(1), 8)), place[4])
     return Mount(Path(point), described[0], described[1], frozenset(described[2].split(",")))
+
+
+# Bind mounts, and whether a path is a mount point.
+#
+# Source: mount(2), MS_BIND and MS_REMOUNT; proc(5), /proc/pid/fdinfo.
+
+
+def bind(source: Path, target: Path, *, is_read_only: bool = False) -> None:
+    """Bind mount `source` on `target`, without the mounts below it. Raises OSError; nothing stays
+    mounted then.
+    """
+    libc.mount(source, target, flags=libc.MS_BIND)
+    try:
+        libc.mount(None, target, flags=libc.MS_PRIVATE)
+        if is_read_only:
+            # The kernel accepts the read-only flag of a bind mount only on a remount.
+            flags = libc.MS_REMOUNT | libc.MS_BIND | libc.MS_RDONLY
+            libc.mount(None, target, flags=flags)
+    except BaseException:
+        unmount(target)
+        raise
+
+
+def is_mount_point(path: Path) -> bool:
+    """Return whether a path is a mount point, bind mounts included; False for an absent path."""
+    try:
+        return _mount_id(path) != _mount_id(path.parent)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+
+
+def unmount_all(point: Path) -> None:
+    """Unmount everything mounted on a path; nothing mounted is no error. Raises OSError."""
+    while is_mount_point(point):
+        unmount(point)
+
+
+def _mount_id(path: Path) -> bytes:
+    descriptor = os.open(path, os.O_PATH | os.O_NOFOLLOW)
+    try:
+        return mount_id(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+# Overlay support of a directory's file system, tested by mounting one.
+#
+# The kernel refuses an overlay on an overlay (a data directory inside a container) only when it is
+# mounted, and support for another file system below one depends on its features.
+
+_DIRECTORIES = ("lower", "upper", "work", "merged")
+
+
+def supports_overlay(directory: Path) -> bool:
+    """Return whether an overlay with its layers in a directory can be mounted.
+
+    False without the privilege. The directory must exist. Leaves nothing behind.
+    """
+    try:
+        scratch = Path(tempfile.mkdtemp(prefix=".overlay-", dir=directory))
+    except OSError:
+        return False
+    try:
+        lower, upper, work, merged = (scratch / name for name in _DIRECTORIES)
+        try:
+            for path in (lower, upper, work, merged):
+                path.mkdir()
+            options = f"lowerdir={lower},upperdir={upper},workdir={work}"
+            mount("overlay", merged, "overlay", options)
+        except OSError:
+            return False
+        unmount(merged)
+        return True
+    finally:
+        remove_tree(scratch)

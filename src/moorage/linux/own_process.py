@@ -25,7 +25,7 @@ class OwnUsage(msgspec.Struct, frozen=True):
 
 
 def own_usage() -> OwnUsage:
-    """Return what this process uses now."""
+    """Return the usage of this process."""
     # The second field, the name, may have blanks and parentheses.
     fields = ["", "", *(_SELF / "stat").read_text().rpartition(")")[2].split()]
     times = os.times()

@@ -12,9 +12,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from moorage.api.operation_error import OperationError
+from moorage.api.errors import OperationError
 from moorage.linux.atomic_file import replace_file
-from moorage.linux.regular_file import NotRegularError, read_regular_file
+from moorage.linux.descriptors import NotRegularError, read_regular_file
 from moorage.migrate.reading import STANDARD_INPUT, FileSet, read_files
 from moorage.migrate.rules import Finding, Options, Plan, Severity, make_plan
 from moorage.migrate.rules.formats import MAX_BYTES
@@ -64,7 +64,7 @@ class FileMigration:
             yield unified(name, name, texts[name], text)
 
     def standard_output(self) -> str | None:
-        """Return what standard input became, with the new objects; None if it was not read."""
+        """Return the changed standard input with the new objects; None if it was not read."""
         texts = {source.name: source.text for source in self._files.sources}
         if STANDARD_INPUT not in texts:
             return None

@@ -15,8 +15,13 @@ from typing import Any
 
 import msgspec
 
-from moorage.api.errors import AlreadyExistsError, ConflictError, NotFoundError, StatusError
-from moorage.api.operation_error import OperationError
+from moorage.api.errors import (
+    AlreadyExistsError,
+    ConflictError,
+    NotFoundError,
+    OperationError,
+    StatusError,
+)
 from moorage.api.yaml_text import dump
 from moorage.migrate.rules import Finding, Options, Severity
 from moorage.migrate.rules.live_objects import (

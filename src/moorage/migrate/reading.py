@@ -16,8 +16,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from moorage.api.operation_error import OperationError
-from moorage.linux.regular_file import NotRegularError, read_regular_file
+from moorage.api.errors import OperationError
+from moorage.linux.descriptors import NotRegularError, read_regular_file
 from moorage.migrate.rules import Finding, Severity, Source
 from moorage.migrate.rules.formats import MAX_BYTES, SUFFIXES, SkippedError, UnreadableError, parse
 from moorage.migrate.rules.layers import references

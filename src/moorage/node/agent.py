@@ -17,16 +17,14 @@ from moorage.api import quantity
 from moorage.api.clock import Clock, SystemClock
 from moorage.api.logs import Log
 from moorage.api.nodes import Node
-from moorage.linux.private import make_private
-from moorage.node.cgroups.qos import QosTree
-from moorage.node.cgroups.tree import CgroupTree
+from moorage.linux.trust import make_private
+from moorage.node.cgroups.tree import CgroupTree, QosTree
 from moorage.node.cgroups.values import pod_directory
 from moorage.node.config.security import SecurityDefaults
 from moorage.node.failures import log_failure
-from moorage.node.garbage.containers import ContainerCollector
+from moorage.node.garbage.containers import ContainerCollector, OrphanCollector
 from moorage.node.garbage.eviction import PressureKeeper, PressureSources
 from moorage.node.garbage.images import ImageCollector
-from moorage.node.garbage.orphans import OrphanCollector
 from moorage.node.garbage.storage import StorageMeter
 from moorage.node.garbage.usage import UsageWatch
 from moorage.node.images.pulling import ImagePuller
@@ -45,25 +43,22 @@ from moorage.node.options import RUNTIME_CLASS, NodeOptions
 from moorage.node.paths import NodePaths
 from moorage.node.pod_facts.events import PodEvents
 from moorage.node.pods.allocations import AllocationRecords
-from moorage.node.pods.classes import RuntimeClasses
 from moorage.node.pods.context import NodeContext
-from moorage.node.pods.handler_records import HandlerRecords
+from moorage.node.pods.handler_choice import HandlerRecords, RuntimeClasses
 from moorage.node.pods.hooks import Hooks
 from moorage.node.pods.pod_manager import PodManager
 from moorage.node.pods.sandboxes import SandboxMaker
 from moorage.node.pods.starting import ContainerStarter
 from moorage.node.pods.stopping import ContainerStopper
 from moorage.node.pods.user_namespaces import UserNamespaces
-from moorage.node.probes.checks import Checks
-from moorage.node.probes.http import HttpClient
+from moorage.node.probes.checks import Checks, HttpClient
 from moorage.node.runtime.engine import Engine
 from moorage.node.runtime.observer import Observer
 from moorage.node.server.endpoint import serve
-from moorage.node.shutdown.keeper import ShutdownKeeper
-from moorage.node.shutdown.logind import Logind
-from moorage.node.static_pods.keeper import StaticPodKeeper
+from moorage.node.shutdown import Logind, ShutdownKeeper
+from moorage.node.static_pods import StaticPodKeeper
 from moorage.node.status.writer import StatusWriter
-from moorage.node.volumes.persistent import PersistentMounts
+from moorage.node.volumes.claimed import PersistentMounts
 from moorage.node.volumes.pod_volumes import VolumeKeeper
 from moorage.node.volumes.reclaiming import VolumeReclaimer
 from moorage.node.volumes.tokens import PodTokens

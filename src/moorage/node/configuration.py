@@ -13,7 +13,7 @@ from typing import Any
 
 from moorage.api.durations import parse_duration
 from moorage.api.yaml_values import YamlError, parse_document
-from moorage.linux.regular_file import NotRegularError, read_regular_file
+from moorage.linux.descriptors import NotRegularError, read_regular_file
 from moorage.node.pressure.thresholds import DEFAULT_HARD, EvictionOptions, thresholds_of
 from moorage.node.shutdown_periods import ShutdownPeriod, periods_of
 
@@ -52,7 +52,7 @@ def load_configuration(path: Path) -> NodeConfiguration:
 
 
 def parse_configuration(document: Any) -> NodeConfiguration:
-    """Return what a KubeletConfiguration sets. Raises ValueError."""
+    """Return the settings of a KubeletConfiguration. Raises ValueError."""
     if not isinstance(document, dict):
         raise ConfigurationError(f"it is no {KIND}")
     header = {"apiVersion": API_VERSION, "kind": KIND}

@@ -16,7 +16,7 @@ from pathlib import Path
 from moorage.api.clock import Clock
 from moorage.api.logs import Log
 from moorage.api.pods import Pod
-from moorage.linux.regular_file import open_regular_file
+from moorage.linux.descriptors import open_regular_file
 from moorage.linux.trees import remove_tree
 from moorage.node.failures import log_failure
 from moorage.node.options import LogRotationOptions

@@ -6,8 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from moorage.wire.metrics import Counter, Family, Gauge, Histogram, exposition
-from moorage.wire.metrics.cardinality import LabelBudget
-from moorage.wire.metrics.families import exponential
+from moorage.wire.metrics.families import LabelBudget, exponential
 
 _WORD = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _OPERATIONS = {"update_container_resources": "update_container"}

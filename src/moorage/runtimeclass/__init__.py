@@ -5,9 +5,16 @@ the scheduler and the node agent resolve handlers with them, a command line can 
 """
 
 from moorage.runtimeclass.admission import AdmissionRefusal, PodFields, admit, check_admitted
-from moorage.runtimeclass.handler import LEGACY, ClassLookup, ClassMissing, resolve_handler
 from moorage.runtimeclass.overhead import pod_limits, pod_requests
-from moorage.runtimeclass.validation import class_errors, class_update_errors, class_warnings
+from moorage.runtimeclass.validation import (
+    LEGACY,
+    ClassLookup,
+    ClassMissing,
+    class_errors,
+    class_update_errors,
+    class_warnings,
+    resolve_handler,
+)
 
 __all__ = [
     "LEGACY",

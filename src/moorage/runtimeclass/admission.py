@@ -12,10 +12,10 @@ from collections.abc import Mapping, Sequence
 import msgspec
 from msgspec.structs import replace
 
+from moorage.api.nodes import NO_EXECUTE
 from moorage.api.pods import Toleration
 from moorage.api.quantity import parse
-from moorage.api.runtime_classes import RuntimeClass
-from moorage.api.tolerations import NO_EXECUTE
+from moorage.api.runtime_group import RuntimeClass
 
 
 class AdmissionRefusal(Exception):  # noqa: N818 - the field's word

@@ -10,8 +10,7 @@ from typing import TypeVar
 
 from moorage.api.logs import Log
 from moorage.api.meta import Object
-from moorage.api.runtime_classes import RuntimeClass
-from moorage.api.runtime_profiles import RuntimeProfile
+from moorage.api.runtime_group import RuntimeClass, RuntimeProfile
 from moorage.runtimeclass.class_index import ClassIndex
 from moorage.runtimeclass.node_sets import NodeFacts
 

@@ -20,7 +20,7 @@ from moorage.api.meta import Object, ObjectMeta
 from moorage.api.nodes import NodeRuntimeHandler
 from moorage.api.quantity import parse
 from moorage.api.runtime_group import GROUP
-from moorage.runtimeclass.shared_values import SharedValues
+from moorage.runtimeclass.demands import SharedValues
 
 K = TypeVar("K")
 

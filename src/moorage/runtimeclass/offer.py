@@ -41,7 +41,7 @@ class Offer(msgspec.Struct, frozen=True):
 
     @property
     def cost(self) -> tuple[int, int, int, str]:
-        """Return what classes are ordered by: isolation, overhead in memory, in CPU, the name.
+        """Return the sort key of classes: isolation, overhead in memory, in CPU, the name.
 
         Strong isolation costs more than weak one, whatever its overhead says; unknown isolation
         comes last.

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from moorage.api.labels import from_object
-from moorage.api.runtime_policies import (
+from moorage.api.runtime_group import (
     ENFORCE,
     OFF,
     WARN,

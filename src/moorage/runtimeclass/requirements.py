@@ -67,7 +67,7 @@ def accepted_nodes(
 
 
 def requests_of(spec: Mapping[str, Any]) -> dict[str, int]:
-    """Return what a pod requests without overhead, in billionths by resource.
+    """Return a pod's requests without overhead, in billionths by resource.
 
     Raises msgspec.ValidationError, ValueError for a specification that the schema would refuse.
     """
@@ -153,7 +153,7 @@ def steering_labels(offer: Offer, requirements: Requirements) -> dict[str, str]:
 
 
 def lacks(offer: Offer, requirements: Requirements, index: ClassIndex) -> list[str]:
-    """Return what stands against a class, in words; nothing if it meets all requirements."""
+    """Return the objections to a class, in words; empty if it meets all requirements."""
     found = [*_policy_lacks(offer, requirements.policy), *_feature_lacks(offer, requirements)]
     shared = offer.nodes & requirements.nodes
     if not offer.nodes:

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from moorage.api.meta import Object, Raw
-from moorage.api.pod_phases import ENDED_PHASES
+from moorage.api.pods import ENDED_PHASES
 from moorage.api.runtime_group import PROBE_NAMESPACE
 from moorage.wire.client.resources import PODS, read_as
 from moorage.wire.client.rest import Client

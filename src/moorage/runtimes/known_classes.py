@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from moorage.api.operation_error import OperationError
+from moorage.api.errors import OperationError
 from moorage.runtimeclass.temporary_classes import is_temporary
 from moorage.wire.client.resources import RUNTIME_CLASSES
 from moorage.wire.client.rest import Client

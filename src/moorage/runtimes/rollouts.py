@@ -10,10 +10,9 @@ from contextlib import aclosing
 from datetime import datetime
 
 from moorage.api.clock import format_time
-from moorage.api.errors import AlreadyExistsError, ExpiredError, NotFoundError
+from moorage.api.errors import AlreadyExistsError, ExpiredError, NotFoundError, OperationError
 from moorage.api.labels import Requirement, Selector
 from moorage.api.meta import Raw
-from moorage.api.operation_error import OperationError
 from moorage.api.runtime_group import API_VERSION
 from moorage.api.runtime_rollouts import DONE, ROLLED_BACK, STOPPED, RuntimeRollout
 from moorage.runtimes.custom_resources import install_definitions

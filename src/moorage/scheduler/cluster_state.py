@@ -10,16 +10,71 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
+from moorage.api import labels
+from moorage.api.disruptions import PodDisruptionBudget
 from moorage.api.labels import Labels
 from moorage.api.nodes import Node
-from moorage.api.pod_phases import ENDED_PHASES
-from moorage.api.pods import Pod
+from moorage.api.pods import ENDED_PHASES, Pod
 from moorage.runtimeclass.resizing import charged_spec
-from moorage.scheduler.disruption_budgets import DisruptionBudgets
 from moorage.scheduler.nodes import NodeInfo, Placed, offers_differ, placed
 from moorage.scheduler.query import PodQuery, QueryCache
 from moorage.scheduler.storage_state import StorageState
 from moorage.wire.client.informer import object_key
+
+# Disruption budgets, as preemption sees them: it avoids victims whose budget is used up.
+#
+# It may still take one where no other victims make room: budgets protect from voluntary
+# disruptions. Source: kube-scheduler DefaultPreemption `filterPodsWithPDBViolation`.
+
+
+class DisruptionBudgets:
+    """The budgets of all namespaces. Not for concurrent use."""
+
+    def __init__(self) -> None:
+        self._by_namespace: dict[str, dict[str, tuple[labels.Selector, PodDisruptionBudget]]] = {}
+
+    def put(self, budget: PodDisruptionBudget) -> None:
+        """Add a budget or replace it. One that selects everything or nothing is left out."""
+        meta, stated = budget.metadata, budget.spec.selector
+        own = self._by_namespace.setdefault(meta.namespace, {})
+        own.pop(meta.name, None)
+        try:
+            selector = labels.from_object(stated)
+        except ValueError:
+            return
+        if stated:
+            own[meta.name] = (selector, budget)
+
+    def remove(self, budget: PodDisruptionBudget) -> None:
+        """Forget a budget."""
+        meta = budget.metadata
+        own = self._by_namespace.get(meta.namespace, {})
+        own.pop(meta.name, None)
+        if not own:
+            self._by_namespace.pop(meta.namespace, None)
+
+    def violated_by(self, pods: Iterable[Placed]) -> frozenset[str]:
+        """Return the keys of those pods whose disruption, after that of those before, violates a
+        budget. Pods without labels violate none."""
+        if not self._by_namespace:
+            return frozenset()
+        left: dict[tuple[str, str], int] = {}
+        violating: set[str] = set()
+        for victim in pods:
+            meta = victim.pod.metadata
+            if not meta.labels:
+                continue
+            for name, (selector, budget) in self._by_namespace.get(meta.namespace, {}).items():
+                if meta.name in budget.status.disrupted_pods:
+                    continue  # It is counted already.
+                if not selector.matches(meta.labels):
+                    continue
+                key = (meta.namespace, name)
+                left[key] = left.get(key, budget.status.disruptions_allowed) - 1
+                if left[key] < 0:
+                    violating.add(victim.key)
+        return frozenset(violating)
+
 
 ZONE = "topology.kubernetes.io/zone"
 

@@ -88,7 +88,7 @@ class Cycle:
         return choice if choice is not None else self._fail(pod, plan, volumes)
 
     def volume_plan(self, pod: Pod, node_name: str) -> VolumePlan:
-        """Return what is to be bound before the pod, for the node that it has just been given."""
+        """Return the volumes to bind before the pod, for the node just chosen for it."""
         state = self._state
         volumes = check_volumes(pod, state.storage, state.nodes)
         if isinstance(volumes, VolumeCheck):

@@ -11,7 +11,7 @@ from collections import deque
 from dataclasses import dataclass
 
 from moorage.api.logs import Log
-from moorage.api.references import ObjectReference
+from moorage.api.meta import ObjectReference
 from moorage.wire.client.recorder import EventRecorder
 
 _LIMIT = 50_000

@@ -10,9 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from moorage.api.node_affinity import matches_node
-from moorage.api.nodes import Taint
-from moorage.api.tolerations import NO_EXECUTE, NO_SCHEDULE, first_untolerated, tolerates
+from moorage.api.nodes import (
+    NO_EXECUTE,
+    NO_SCHEDULE,
+    Taint,
+    first_untolerated,
+    matches_node,
+    tolerates,
+)
 from moorage.scheduler.nodes import NodeInfo
 from moorage.scheduler.query import HostPort, PodQuery
 

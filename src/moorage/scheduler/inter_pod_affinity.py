@@ -12,8 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from moorage.api import labels
 from moorage.api.labels import Labels
-from moorage.api.node_affinity import matches_node
-from moorage.api.node_labels import HOSTNAME
+from moorage.api.nodes import HOSTNAME, matches_node
 from moorage.api.pods import Pod
 from moorage.scheduler.cluster_state import ZONE, ClusterState
 from moorage.scheduler.filters import INTER_POD_AFFINITY, TOPOLOGY_SPREAD, Rejection, taints

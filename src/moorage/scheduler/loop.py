@@ -13,11 +13,10 @@ from collections.abc import Mapping
 from moorage.api.clock import Clock
 from moorage.api.disruptions import PodDisruptionBudget
 from moorage.api.logs import Log
-from moorage.api.namespaces import Namespace
+from moorage.api.names import Namespace
 from moorage.api.nodes import Node
-from moorage.api.pod_phases import ENDED_PHASES
-from moorage.api.pods import Pod
-from moorage.api.runtime_classes import RuntimeClass
+from moorage.api.pods import ENDED_PHASES, Pod
+from moorage.api.runtime_group import RuntimeClass
 from moorage.scheduler import hints, messages, status
 from moorage.scheduler.actions import Actions
 from moorage.scheduler.api_dispatcher import ApiDispatcher

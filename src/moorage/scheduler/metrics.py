@@ -1,6 +1,6 @@
 """Scheduler metrics, under kube-scheduler's names.
 
-Source: `pkg/scheduler/metrics` of Kubernetes 1.37.
+Source: `pkg/scheduler/metrics` of Kubernetes 1.36.
 """
 
 from __future__ import annotations
@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from moorage.runtimeclass.start_phases import SCHEDULE
 from moorage.wire.metrics import Counter, Family, Gauge, Histogram
-from moorage.wire.metrics.cardinality import LabelBudget
-from moorage.wire.metrics.families import exponential
+from moorage.wire.metrics.families import LabelBudget, exponential
 
 SCHEDULED, UNSCHEDULABLE, ERROR = "scheduled", "unschedulable", "error"
 """Results of an attempt."""

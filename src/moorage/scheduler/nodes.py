@@ -8,9 +8,8 @@ from typing import TypeVar
 
 from moorage.api import quantity
 from moorage.api.claims import pod_claims
-from moorage.api.nodes import Node, Taint
+from moorage.api.nodes import NO_EXECUTE, NO_SCHEDULE, PREFER_NO_SCHEDULE, Node, Taint
 from moorage.api.pods import Pod
-from moorage.api.tolerations import NO_EXECUTE, NO_SCHEDULE, PREFER_NO_SCHEDULE
 from moorage.scheduler.query import HostPort, PodQuery, amount
 from moorage.wire.client.informer import object_key
 

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 import msgspec
 
 from moorage.api.containers import Container
+from moorage.api.nodes import PREFER_NO_SCHEDULE
 from moorage.api.pods import Pod, PodSpec, PreferredSchedulingTerm, Toleration
 from moorage.api.quantity import Quantity
-from moorage.api.tolerations import PREFER_NO_SCHEDULE
 from moorage.runtimeclass import ClassLookup, ClassMissing, resolve_handler
 from moorage.runtimeclass.overhead import is_sidecar, pod_requests
 from moorage.runtimeclass.resizing import charged_spec

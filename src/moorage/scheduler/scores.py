@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from moorage.api.node_affinity import matches_term
-from moorage.api.tolerations import tolerates
+from moorage.api.nodes import matches_term, tolerates
 from moorage.scheduler.nodes import NodeInfo
 from moorage.scheduler.query import PodQuery
 

@@ -21,13 +21,11 @@ from moorage.api.claims import (
     pod_claims,
     zone_conflicts,
 )
-from moorage.api.claims.classes import NO_PROVISIONER
-from moorage.api.claims.local_path import PROVISIONER, node_problem
-from moorage.api.claims.matching import requested
+from moorage.api.claims.binding import requested
+from moorage.api.claims.classes import NO_PROVISIONER, PROVISIONER, node_problem, only_hosts
 from moorage.api.claims.pod_claims import foreign_claim
-from moorage.api.claims.topology import only_hosts
 from moorage.api.labels import Labels
-from moorage.api.node_labels import HOSTNAME
+from moorage.api.nodes import HOSTNAME
 from moorage.api.persistent_volumes import PersistentVolume, PersistentVolumeClaim
 from moorage.api.pods import Pod
 from moorage.scheduler.filters import VOLUME_BINDING, VOLUME_RESTRICTIONS, VOLUME_ZONE, Rejection
@@ -97,7 +95,7 @@ class VolumeCheck:
         return None
 
     def plan(self, node: NodeInfo) -> VolumePlan:
-        """Return what is to be bound for the pod on a node that was not rejected."""
+        """Return the volumes to bind for the pod on a node that was not rejected."""
         return self._plan(node) or VolumePlan()
 
     def _in_use(self, node: NodeInfo) -> Rejection | None:

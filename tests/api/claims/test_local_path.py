@@ -6,7 +6,7 @@ import uuid
 
 import pytest
 
-from moorage.api.claims.local_path import DRIVER, handle_of, node_problem
+from moorage.api.claims.classes import DRIVER, handle_of, node_problem
 from tests.api.claims.objects import a_volume
 
 UID = "6a1f0b7e-9f0a-4c52-8a55-0e3f9a2b1c77"

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moorage.api.claims import best_match, is_bound_to, mismatch
-from moorage.api.claims.matching import capacity, requested
+from moorage.api.claims.binding import capacity, requested
 from tests.api.claims.objects import HOSTNAME, a_claim, a_volume, claim_json
 
 OTHER = claim_json("other")

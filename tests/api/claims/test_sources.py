@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from moorage.api.claims.sources import source_kind
+from moorage.api.claims.pod_claims import source_kind
 from moorage.api.persistent_volumes import PersistentVolumeSpec
 
 _OTHERS = {

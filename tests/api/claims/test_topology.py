@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from moorage.api.claims import is_reachable, matches_topologies, zone_conflicts
-from moorage.api.claims.topology import only_hosts
+from moorage.api.claims.classes import only_hosts
 from moorage.api.persistent_volumes import TopologySelectorTerm
 from tests.api.claims.objects import HOSTNAME, a_volume
 

@@ -9,7 +9,7 @@ import pytest
 
 from moorage.api.errors import ForbiddenError
 from moorage.api.persistent_volumes import StorageClass
-from moorage.apiserver.admission.claim_resize import PersistentVolumeClaimResize
+from moorage.apiserver.admission.persistent_volume_claims import PersistentVolumeClaimResize
 from moorage.apiserver.registry.kind import Obj
 from moorage.apiserver.registry.kinds.persistentvolumeclaim import PERSISTENT_VOLUME_CLAIM
 from tests.apiserver.admission.writes import admit, write

@@ -10,10 +10,15 @@ import pytest
 
 from moorage.api.quotas import ScopedSelector
 from moorage.apiserver.admission.configuration import AdmissionOptions, load_configuration
-from moorage.apiserver.admission.limited_resources import LimitedResource
 from moorage.apiserver.admission.options import ConfigurationError
-from moorage.apiserver.admission.pod_security.configuration import Configuration, Exemptions
-from moorage.apiserver.admission.pod_security.policy import LATEST, Policy, Standard
+from moorage.apiserver.admission.pod_security.policy import (
+    LATEST,
+    Configuration,
+    Exemptions,
+    Policy,
+    Standard,
+)
+from moorage.apiserver.admission.resource_quota import LimitedResource
 
 INNER = {
     "apiVersion": "pod-security.admission.config.k8s.io/v1",

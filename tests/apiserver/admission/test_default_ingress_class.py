@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from moorage.api.ingress_classes import IngressClass
-from moorage.apiserver.admission.default_ingress_class import DefaultIngressClass
+from moorage.apiserver.admission.default_classes import DefaultIngressClass
 from moorage.apiserver.registry.kind import Obj
 from moorage.apiserver.registry.kinds.ingress import INGRESS
 from tests.apiserver.admission.writes import admit, write

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from moorage.api.persistent_volumes import StorageClass
-from moorage.apiserver.admission.default_storage_class import DefaultStorageClass
+from moorage.apiserver.admission.default_classes import DefaultStorageClass
 from moorage.apiserver.registry.kind import Obj
 from moorage.apiserver.registry.kinds.persistentvolumeclaim import PERSISTENT_VOLUME_CLAIM
 from tests.apiserver.admission.writes import admit, write

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from moorage.api.errors import ForbiddenError, NotFoundError
-from moorage.api.namespaces import Namespace
+from moorage.api.names import Namespace
 from moorage.apiserver.admission.namespaces import NamespaceLifecycle
 from moorage.apiserver.registry.kind import Kind
 from moorage.apiserver.registry.kinds import STORED_KINDS

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from moorage.api.claims.local_path import FINALIZER, NODE_LABEL
+from moorage.api.claims.classes import FINALIZER, NODE_LABEL
 from moorage.api.errors import ForbiddenError, NotFoundError
 from moorage.api.nodes import Node
 from moorage.api.pods import MIRROR_ANNOTATION, Pod

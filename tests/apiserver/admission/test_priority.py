@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from moorage.api.errors import ForbiddenError
-from moorage.api.priorities import PriorityClass
+from moorage.api.pods import PriorityClass
 from moorage.apiserver.admission.priority import PriorityAdmission
 from moorage.apiserver.registry.kinds.pod import POD
 from moorage.apiserver.registry.kinds.priorityclass import PRIORITY_CLASS

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from moorage.api.errors import ForbiddenError
-from moorage.api.runtime_classes import RuntimeClass
+from moorage.api.runtime_group import RuntimeClass
 from moorage.apiserver.admission.chain import AdmissionChain
 from moorage.apiserver.admission.default_tolerations import DefaultTolerationSeconds
 from moorage.apiserver.admission.runtime_class import RuntimeClassAdmission

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from moorage.apiserver.admission.storage_protection import StorageObjectInUseProtection
+from moorage.apiserver.admission.persistent_volume_claims import StorageObjectInUseProtection
 from moorage.apiserver.registry.kind import Kind
 from moorage.apiserver.registry.kinds.persistentvolume import PERSISTENT_VOLUME
 from moorage.apiserver.registry.kinds.persistentvolumeclaim import PERSISTENT_VOLUME_CLAIM

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from moorage.apiserver.aggregation import forward
+from moorage.apiserver.aggregation import backend as forward
 from moorage.apiserver.server import assembly
 from tests.apiserver.aggregation.extension_server import (
     GROUP,

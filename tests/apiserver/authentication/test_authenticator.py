@@ -14,8 +14,11 @@ from multidict import CIMultiDict, CIMultiDictProxy
 from moorage.api.configuration import Secret
 from moorage.api.errors import BadRequestError, ForbiddenError, UnauthorizedError
 from moorage.apiserver.authentication import Authenticator
-from moorage.apiserver.authentication.authenticator import StaticToken, websocket_token
-from moorage.apiserver.authentication.bootstrap_tokens import BootstrapTokens
+from moorage.apiserver.authentication.authenticator import (
+    BootstrapTokens,
+    StaticToken,
+    websocket_token,
+)
 from moorage.apiserver.authentication.certificates import user_of_certificate
 from moorage.apiserver.authentication.impersonation import impersonated
 from moorage.apiserver.registry.rbac import Action

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from moorage.api.claims.local_path import NODE_LABEL
+from moorage.api.claims.classes import NODE_LABEL
 from moorage.api.fields import EVERYTHING, parse
 from moorage.api.labels import parse as parse_labels
 from moorage.api.persistent_volumes import PersistentVolume, PersistentVolumeClaim

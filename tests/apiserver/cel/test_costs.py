@@ -12,9 +12,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from moorage.apiserver.cel.checked import CheckedExpression
+from moorage.apiserver.cel.checked import CheckedExpression, declare
 from moorage.apiserver.cel.costs import estimated_cost
-from moorage.apiserver.cel.declared import declare
 from moorage.apiserver.cel.environment import make_typed_environment
 from moorage.apiserver.cel.program import Program
 from moorage.apiserver.cel.typed_schema import TypedSchema

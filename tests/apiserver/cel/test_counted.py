@@ -1,4 +1,4 @@
-"""Costs of evaluations: what Kubernetes 1.37 counts for the same expressions and values.
+"""Costs of evaluations: what Kubernetes counts for the same expressions and values.
 
 `kubernetes_1_37_costs.json` has what its environment (`apiserver/pkg/cel/environment`) reports as
 the actual cost of each expression with the values below.

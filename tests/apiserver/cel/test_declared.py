@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from moorage.apiserver.cel.declared import declare
+from moorage.apiserver.cel.checked import declare
 
 REQUEST = 3 * 1024 * 1024
 TEXT: dict[str, Any] = {"type": "string"}

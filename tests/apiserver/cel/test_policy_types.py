@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from moorage.apiserver.cel.policy_types import type_problems
+from moorage.apiserver.cel.policy_scope import type_problems
 
 _CONTAINER = {"type": "object", "properties": {"image": {"type": "string"}}}
 KIND = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from moorage.apiserver.endpoints.kept_batches import KeptBatches
+from moorage.apiserver.endpoints.list_body import KeptBatches
 from moorage.apiserver.registry.listing import Listed
 from moorage.apiserver.registry.stored import Stored
 

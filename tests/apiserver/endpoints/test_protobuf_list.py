@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from moorage.apiserver.endpoints import protobuf_list as module
-from moorage.apiserver.endpoints.protobuf_list import protobuf_list
+from moorage.apiserver.endpoints import representations as module
+from moorage.apiserver.endpoints.representations import protobuf_list
 from moorage.apiserver.registry.schema.protobuf import _fields, open_envelope
 from moorage.apiserver.registry.stored import Stored
 

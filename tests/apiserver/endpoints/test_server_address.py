@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moorage.apiserver.endpoints.server_address import (
+from moorage.apiserver.endpoints.node_agents import (
     ServerAddress,
     host_name,
     is_port,

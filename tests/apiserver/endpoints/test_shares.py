@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from moorage.apiserver.endpoints.shares import share_of
+from moorage.apiserver.endpoints.call import share_of
 from moorage.apiserver.registry.request import User
 
 

@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from moorage.api.clock import SystemClock
-from moorage.apiserver.endpoints.shares import share_of
+from moorage.apiserver.endpoints.call import share_of
 from moorage.apiserver.flow_control.control import FlowControl, Seat
 from moorage.apiserver.flow_control.defaults import default_objects
 from moorage.apiserver.flow_control.families import flow_control_families

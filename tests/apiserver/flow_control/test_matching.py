@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moorage.api.flow_control import PolicyRulesWithSubjects
+from moorage.apiserver.flow_control.classifier import distinguisher_of, matches
 from moorage.apiserver.flow_control.configuration import SchemaConfiguration
-from moorage.apiserver.flow_control.matching import distinguisher_of, matches
 from moorage.apiserver.registry.request import User
 from tests.apiserver.flow_control.requests import ALICE, ANONYMOUS, NODE, account, target
 

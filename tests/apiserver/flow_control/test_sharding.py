@@ -8,7 +8,7 @@ from collections import Counter
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from moorage.apiserver.flow_control.sharding import flow_hash, hand_of, is_dealable
+from moorage.apiserver.flow_control.fair_queues import flow_hash, hand_of, is_dealable
 
 
 @given(st.integers(0, 2**64 - 1), st.integers(1, 1000), st.integers(1, 20))

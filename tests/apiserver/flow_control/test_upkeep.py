@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from moorage.apiserver.flow_control.defaults import AUTO_UPDATE, default_objects
-from moorage.apiserver.flow_control.upkeep import is_unwanted, revised, with_dangling
+from moorage.apiserver.flow_control.keeper import is_unwanted, revised, with_dangling
 from moorage.apiserver.registry.kind import Kind, Obj
 
 DEFAULTS = {

@@ -9,8 +9,15 @@ import msgspec
 import pytest
 
 from moorage.api.quotas import ResourceQuotaSpec, ScopedSelector
-from moorage.apiserver.quota import charge_of, is_subject, used_by
-from moorage.apiserver.quota.amounts import exceeded, increase, parsed, shown
+from moorage.apiserver.quota import (
+    charge_of,
+    exceeded,
+    increase,
+    is_subject,
+    parsed,
+    shown,
+    used_by,
+)
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 

@@ -8,7 +8,7 @@ import platform
 import pytest
 
 from moorage import __version__
-from moorage.apiserver.server.health import Health, version_reply
+from moorage.apiserver.server.own_endpoints import Health, version_reply
 
 
 def _health(*, live: bool = True, ready: bool = True) -> Health:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moorage.apiserver.storage.keys import prefix_end
+from moorage.apiserver.storage.store import prefix_end
 
 _TEXT = st.text(st.sampled_from("a/0\ud7ff\ue000\U0010ffff\0"), max_size=6)
 

@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moorage.apiserver.storage.queue_budget import QueueBudget
-from moorage.apiserver.storage.shared_queue import SharedQueue
+from moorage.apiserver.storage.shared_queue import QueueBudget, SharedQueue
 from moorage.apiserver.storage.watcher import Watcher, WatcherOverflowError
 from tests.clocks import settle
 

@@ -10,7 +10,7 @@ import pytest
 
 from moorage.apiserver.storage import cache
 from moorage.apiserver.storage.cache import CacheEvent
-from moorage.apiserver.storage.queue_budget import QueueBudget
+from moorage.apiserver.storage.shared_queue import QueueBudget
 from moorage.apiserver.storage.store import Change
 from moorage.apiserver.storage.watcher import Watcher, WatcherOverflowError
 from tests.clocks import settle

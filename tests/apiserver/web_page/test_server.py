@@ -13,7 +13,8 @@ import aiohttp
 import pytest
 from yarl import URL
 
-from moorage.apiserver.web_page import Site, api_reader
+from moorage.apiserver.web_page import Site
+from moorage.apiserver.web_page import doors as api_reader
 from moorage.apiserver.web_page import server as page_server
 from moorage.apiserver.web_page.doors import Door, KeyDoor, TokenDoor
 from moorage.apiserver.web_page.server import PageOptions, serve_page

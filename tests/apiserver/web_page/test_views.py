@@ -8,18 +8,19 @@ from typing import Any
 
 import msgspec
 
-from moorage.api.runtime_classes import RuntimeClass
-from moorage.api.runtime_profiles import RuntimeProfile
+from moorage.api.runtime_group import RuntimeClass, RuntimeProfile
 from moorage.apiserver.web_page.objects import (
+    MOST_PODS,
+    NO_CLASS,
     EventRow,
     NodeRow,
     PodRow,
+    PodTally,
     SmallProfiles,
     small_class,
     small_event,
     small_node,
 )
-from moorage.apiserver.web_page.pod_tally import MOST_PODS, NO_CLASS, PodTally
 from moorage.apiserver.web_page.templates import Templates
 from moorage.apiserver.web_page.views import (
     MOST_CLASSES,

@@ -13,9 +13,8 @@ import yaml
 from moorage.api.runtime_group import HANDLER_GATE, MANAGED_LABEL, PROBE_CLASS_PREFIX
 from moorage.attach.chart import chart_files, write_chart
 from moorage.attach.chart.templates import TemplateError, templates
-from moorage.attach.chart.texts import NOTES
-from moorage.attach.chart.texts import test_objects as hook_objects
-from moorage.attach.chart.values import defaults
+from moorage.attach.chart.values import NOTES, defaults
+from moorage.attach.chart.values import test_objects as hook_objects
 from moorage.attach.host_paths import path_problems
 from moorage.attach.manifests import objects
 from moorage.attach.manifests.controllers import LEASE

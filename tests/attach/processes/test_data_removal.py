@@ -12,7 +12,7 @@ from moorage.attach.processes import data_removal
 from moorage.attach.processes.data_removal import RemovalOptions
 from moorage.cluster.errors import ClusterError
 from moorage.cluster.layout import Layout
-from moorage.runtimes.installing.made_directories import MadeDirectories
+from moorage.runtimes.installing.journal import MadeDirectories
 from tests.clocks import FakeClock
 from tests.ports import free_port
 

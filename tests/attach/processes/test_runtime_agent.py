@@ -28,8 +28,8 @@ from moorage.attach.processes.runtime_agent import (
 )
 from moorage.runtimes.installing.host_access import CONTAINED, DIRECT
 from moorage.runtimes.probing.carrier import CarrierError
+from moorage.runtimes.probing.evidence import HandlerState, KnownHandler, Working
 from moorage.runtimes.probing.host import read_host
-from moorage.runtimes.probing.states import HandlerState, KnownHandler, Working
 from moorage.wire.cri import CriError
 from tests.clocks import FakeClock
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moorage.attach.webhook.patches import patch_of
+from moorage.attach.webhook.reviews import patch_of
 
 
 @pytest.mark.parametrize(

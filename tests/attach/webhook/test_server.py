@@ -234,7 +234,7 @@ async def test_pods_are_fitted_refused_and_charged_as_by_our_own_server(
     floor["metadata"]["name"] = "bad"  # type: ignore[index]
     bad = await server.ask("POST", POLICIES, floor)
     assert bad.status == 422, bad.text
-    # What is deleted counts no more.
+    # Deleted objects no longer count.
     assert (await server.ask("DELETE", f"{POLICIES}/floor")).status == 200
     await _until(server, pod("weak", runtimeClassName="native"), '"runtimeClassName":"native"')
 

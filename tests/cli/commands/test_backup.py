@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from moorage.apiserver.storage import SqliteStore
-from moorage.cluster.choices import Choices
 from moorage.cluster.creation import open_cluster
 from moorage.cluster.layout import Layout
+from moorage.cluster.settings import Choices
 from tests.cli.moor import moor
 
 

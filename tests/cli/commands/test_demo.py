@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from moorage.api.runtime_profiles import (
+from moorage.api.runtime_group import (
     SUPPORTED,
     UNSUPPORTED,
     ProfileFeature,
@@ -20,12 +20,11 @@ from moorage.api.runtime_profiles import (
 )
 from moorage.cli.commands import demo
 from moorage.cluster import clearing, creation, teardown
-from moorage.cluster.choices import Choices
 from moorage.cluster.errors import StartError
 from moorage.cluster.host import start_check as machine
 from moorage.cluster.layout import Layout
 from moorage.cluster.reservations import Reservations
-from moorage.cluster.settings import Settings, save
+from moorage.cluster.settings import Choices, Settings, save
 from moorage.cluster.supervision import start as starting
 from moorage.engine.handlers import Handler
 from moorage.inspect.demo import DemoError, DemoRow

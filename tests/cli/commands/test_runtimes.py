@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from moorage.api.meta import Condition
-from moorage.api.runtime_profiles import (
+from moorage.api.runtime_group import (
     WORKING,
     ProfileFeature,
     RuntimeProfile,

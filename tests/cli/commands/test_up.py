@@ -15,7 +15,6 @@ import yaml
 from moorage.cli.commands import up
 from moorage.cluster import creation
 from moorage.cluster.access.credentials import Credentials
-from moorage.cluster.choices import Choices
 from moorage.cluster.errors import StartError
 from moorage.cluster.host import Inventory
 from moorage.cluster.host import start_check as machine
@@ -23,7 +22,7 @@ from moorage.cluster.layout import Layout
 from moorage.cluster.network import NoSubnetError, SubnetTakenError
 from moorage.cluster.network.subnet import Route
 from moorage.cluster.reservations import Reservations
-from moorage.cluster.settings import Settings, SettingsError, load
+from moorage.cluster.settings import Choices, Settings, SettingsError, load
 from moorage.cluster.supervision import start as starting
 from moorage.cluster.supervision import supervise
 from moorage.cluster.supervision.supervisor import AlreadyRunningError

@@ -9,8 +9,7 @@ from cryptography import x509
 from moorage.apiserver.authorization.default_policy import BINDINGS
 from moorage.cluster.access.credentials import Credentials
 from moorage.cluster.access.identities import prepare
-from moorage.cluster.layout import Layout
-from moorage.cluster.names import NODE_CLIENT_NAME
+from moorage.cluster.layout import NODE_CLIENT_NAME, Layout
 from tests.cluster.test_settings import SETTINGS
 
 

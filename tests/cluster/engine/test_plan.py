@@ -13,7 +13,7 @@ from moorage.cluster.host import CniPlugins, Inventory
 from moorage.cluster.images import BUSYBOX, NGINX_STAND_IN
 from moorage.cluster.layout import Layout
 from moorage.cluster.network import pod_network
-from moorage.engine.images.limits import ImageLimits
+from moorage.engine.images.manifest import ImageLimits
 from moorage.engine.options import EngineOptions
 from moorage.engine.paths import EnginePaths
 from moorage.engine.requirements import HANDLER_DIRECTORY

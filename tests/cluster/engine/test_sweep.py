@@ -26,8 +26,7 @@ from moorage.cluster.engine.sweep import (
 from moorage.cluster.errors import LeftoverError
 from moorage.cluster.host import Cgroups, Layout
 from moorage.linux.mounts import current_mounts, mount, mounts_below
-from moorage.linux.process import state
-from moorage.linux.process_tree import descendants
+from moorage.linux.process import descendants, state
 from tests.cluster.engine.engines import engine_paths
 from tests.descriptors import open_descriptors
 from tests.linux.mounting import bind_and_mount_disk, shared_tree

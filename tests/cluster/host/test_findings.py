@@ -11,7 +11,7 @@ from moorage.cluster.host import findings as doctor
 from moorage.cluster.host.findings import Finding, State, _installation, can_run_pods, examine
 from moorage.cluster.host.tools import TOOLS
 from moorage.engine.handlers import Handler
-from moorage.engine.handlers.program_probe import Program
+from moorage.engine.handlers.search_path import Program
 from moorage.engine.handlers.templates import generate
 from moorage.linux.capabilities import NEEDED
 from moorage.linux.cgroups import NEEDED_ON_V1

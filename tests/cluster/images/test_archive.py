@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from moorage.cluster.images.archive import Image, write_archive
-from moorage.cluster.images.layer import File, write_layer
+from moorage.cluster.images.catalogue import File, write_layer
 from moorage.engine.image_layout import digest
 from moorage.linux.program import Platform
 

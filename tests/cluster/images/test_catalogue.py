@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from moorage.cluster.images import BUSYBOX, NGINX_STAND_IN, PAUSE, Image, NoPauseError, catalogue
-from moorage.cluster.images.catalogue import Busybox, images_from
-from moorage.cluster.images.layer import Directory, File, HardLink
+from moorage.cluster.images.catalogue import Busybox, Directory, File, HardLink, images_from
 from moorage.linux.program import Platform, Program
 from moorage.runtimes.probing.programs import PROBE_IMAGE, program_files
 from tests.cluster.images.programs import PT_INTERP, elf

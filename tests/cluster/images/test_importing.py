@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from moorage.cluster.images import importing
-from moorage.cluster.images.importing import import_images
+from moorage.cluster.images import listing as importing
+from moorage.cluster.images.listing import import_images
 from moorage.engine.errors import NotFoundError
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moorage.cluster.images.layer import Directory, Entry, File, HardLink, write_layer
+from moorage.cluster.images.catalogue import Directory, Entry, File, HardLink, write_layer
 
 ENTRIES: dict[str, Entry] = {
     "bin/tool": File(b"program", 0o755),

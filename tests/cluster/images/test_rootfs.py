@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from moorage.cluster.images.layer import Directory, File, write_layer
+from moorage.cluster.images.catalogue import Directory, File, write_layer
 from moorage.cluster.images.rootfs import RootfsError, read_rootfs, write_image
 from moorage.engine.images.archive import read_archive
 from moorage.engine.images.manifest import Platform as MachinePlatform

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from moorage.cluster.network.conflist import bridge_name, write_conflist
+from moorage.cluster.network.subnet import bridge_name, write_conflist
 from tests.cluster.network.networks import OURS
 
 BRIDGE = {

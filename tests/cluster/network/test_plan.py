@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from moorage.cluster.network import PodNetwork, plan, pod_network
+from moorage.cluster.network import PodNetwork, pod_network
+from moorage.cluster.network import setup as plan
 from moorage.cluster.network.subnet import Route
 from tests.cluster.test_settings import SETTINGS
 

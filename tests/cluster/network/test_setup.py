@@ -13,7 +13,6 @@ import pytest
 from moorage.cluster.host import CniPlugins, Firewall, Inventory
 from moorage.cluster.network import (
     NetworkError,
-    external,
     forget,
     protect,
     remove,
@@ -22,8 +21,8 @@ from moorage.cluster.network import (
     subnet,
     unprotect,
 )
-from moorage.cluster.network.conflist import FILE_NAME
-from moorage.cluster.network.subnet import Route
+from moorage.cluster.network import setup as external
+from moorage.cluster.network.subnet import FILE_NAME, Route
 from moorage.linux.command import CommandError
 from tests.cluster.hosts import a_host
 from tests.cluster.network.networks import OURS

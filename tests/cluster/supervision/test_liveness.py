@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from moorage.cluster.supervision.liveness import AttendedClock, Liveness, Patience
+from moorage.cluster.supervision.probes import AttendedClock, Liveness, Patience
 
 PATIENCE = Patience(deadline_s=30.0, quiet_after=2, hung_after=4)
 

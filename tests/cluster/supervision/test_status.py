@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from moorage.cluster.layout import Layout
-from moorage.cluster.supervision.status import PartStatus, part_statuses
+from moorage.cluster.supervision.supervise import PartStatus, part_statuses
 from moorage.cluster.supervision.supervisor import read_state
 from tests.cluster.holding import HOLDS
 

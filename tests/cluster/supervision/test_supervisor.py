@@ -40,7 +40,7 @@ RUN = """
 import os, sys
 from pathlib import Path
 from moorage.cluster.layout import Layout
-from moorage.cluster.supervision.liveness import Patience
+from moorage.cluster.supervision.probes import Patience
 from moorage.cluster.supervision.supervisor import AlreadyRunningError, Part
 from moorage.cluster.supervision.supervisor import PortTakenError, Supervisor
 named = zip(sys.argv[2::2], sys.argv[3::2])

@@ -18,7 +18,7 @@ import pytest
 
 from moorage.cluster.layout import Layout
 from moorage.cluster.supervision import supervisor as module
-from moorage.cluster.supervision.liveness import Patience
+from moorage.cluster.supervision.probes import Patience
 from moorage.cluster.supervision.supervisor import (
     COMPLETE,
     READY_MESSAGE,

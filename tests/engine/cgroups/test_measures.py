@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from moorage.engine.cgroups.files import DeviceUsage
-from moorage.engine.cgroups.measures import (
+from moorage.engine.cgroups.usage import (
     PageUsage,
     Pressures,
     read_devices,

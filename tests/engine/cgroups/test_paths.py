@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moorage.engine.cgroups import CgroupPath, container_cgroup
-from moorage.engine.cgroups.paths import parent_cgroup, slice_path
+from moorage.engine.cgroups.control import parent_cgroup, slice_path
 from moorage.engine.errors import InvalidError
 from moorage.engine.handlers.definition import CgroupDriver
 

@@ -8,10 +8,8 @@ import os
 import msgspec
 import pytest
 
-from moorage.engine.containers.bundle import image_tag
-from moorage.engine.containers.create import create_container
-from moorage.engine.containers.remove import remove_container
-from moorage.engine.containers.start import start_container
+from moorage.engine.containers.bundle import create_container, image_tag
+from moorage.engine.containers.lifecycle import remove_container, start_container
 from moorage.engine.errors import EngineError, InvalidError, NotFoundError, PreconditionError
 from moorage.engine.messages import container_status
 from moorage.engine.records import Stage, User

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from moorage.engine.cgroups.usage import UsageReader
-from moorage.engine.containers.start import start_container
+from moorage.engine.containers.lifecycle import start_container
 from moorage.engine.handlers.adapters import Exit
 from moorage.engine.handlers.definition import CgroupDriver
 from moorage.engine.inventory import Sandbox

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from moorage.engine.containers import log_rate
-from moorage.engine.containers.log_rate import LIMIT_BYTES_PER_S, LogRateLimiter
+from moorage.engine.containers import log as log_rate
+from moorage.engine.containers.log import LIMIT_BYTES_PER_S, LogRateLimiter
 from moorage.engine.inventory import Container
 from moorage.linux.cgroup_control import CgroupError
 from moorage.linux.cgroups import Cgroups, Layout
@@ -109,7 +109,7 @@ async def test_it_stays_until_it_ends_and_the_last_takes_the_cgroup_along(
     await flood(bench, monitors, first, second)
     assert monitors.reads == [first.id, second.id] * 2
     await monitors.limiter.check()
-    # They are looked at no more.
+    # They are not looked at again.
     assert len(monitors.reads) == 4
     for path in monitors.cgroup.iterdir():
         path.unlink()

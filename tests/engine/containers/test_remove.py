@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from moorage.engine.containers.remove import remove_container
+from moorage.engine.containers.lifecycle import remove_container
 from moorage.engine.errors import NotFoundError
 from tests.engine.parts import Bench, bench, place
 

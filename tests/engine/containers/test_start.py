@@ -6,8 +6,7 @@ import asyncio
 
 import pytest
 
-from moorage.engine.containers.remove import remove_container
-from moorage.engine.containers.start import start_container
+from moorage.engine.containers.lifecycle import remove_container, start_container
 from moorage.engine.errors import FailedError, PreconditionError
 from moorage.engine.handlers.adapters import AdapterError, Exit
 from moorage.engine.records import Stage

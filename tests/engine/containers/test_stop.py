@@ -7,10 +7,8 @@ import signal
 
 import pytest
 
-from moorage.engine.containers import stop
-from moorage.engine.containers.remove import remove_container
-from moorage.engine.containers.start import start_container
-from moorage.engine.containers.stop import stop_container
+from moorage.engine.containers import lifecycle as stop
+from moorage.engine.containers.lifecycle import remove_container, start_container, stop_container
 from moorage.engine.errors import FailedError, TimeLimitError
 from moorage.engine.handlers.adapters import AdapterError, Exit, TaskNotFoundError
 from moorage.engine.records import Stage

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from moorage.engine.handlers.availability import InstalledRuntime, judge
-from moorage.engine.handlers.machine import Machine
+from moorage.engine.handlers.features import Machine
 from moorage.engine.handlers.runtimes import KNOWN_RUNTIMES
-from moorage.linux.program_version import Version
+from moorage.linux.program import Version
 
 RUNTIMES = {runtime.name: runtime for runtime in KNOWN_RUNTIMES}
 GOOD = Machine(kernel=(6, 1), has_kvm=True)

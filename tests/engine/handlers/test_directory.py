@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from moorage.engine.handlers.definition import DefinitionError
-from moorage.engine.handlers.directory import _MOST_BYTES, _content
+from moorage.engine.handlers.discovery import _MOST_BYTES, _content
 
 
 def test_a_file_has_a_size_at_most(tmp_path: Path) -> None:

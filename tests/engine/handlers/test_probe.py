@@ -10,8 +10,8 @@ import pytest
 from moorage.engine.handlers import Machine, probe
 from moorage.engine.handlers.definition import HandlerDefinition, parse_definition
 from moorage.engine.handlers.probe import Prober, required_programs
-from moorage.engine.handlers.program_probe import probe_program
 from moorage.engine.handlers.runtimes import Runtime
+from moorage.engine.handlers.search_path import probe_program
 from tests.engine.handlers.programs import program, runtime
 
 MACHINE = Machine(kernel=(6, 1), has_kvm=True)

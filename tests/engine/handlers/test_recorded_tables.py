@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from moorage.engine.handlers.program_probe import Program
 from moorage.engine.handlers.runtimes import KNOWN_RUNTIMES
+from moorage.engine.handlers.search_path import Program
 from moorage.engine.handlers.templates import generate
-from moorage.linux.program_version import Version
+from moorage.linux.program import Version
 from tests.recording import assert_recorded
 
 

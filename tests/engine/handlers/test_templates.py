@@ -13,9 +13,9 @@ from moorage.engine.handlers import (
     ShimOptions,
     parse_definition,
 )
-from moorage.engine.handlers.program_probe import Program
+from moorage.engine.handlers.search_path import Program
 from moorage.engine.handlers.templates import generate, write_missing
-from moorage.linux.program_version import Version, parse_version
+from moorage.linux.program import Version, parse_version
 
 PROGRAMS = {
     runtime.program: Program(Path("/usr/bin") / runtime.program, Version((1, 0), "1.0"))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from moorage.engine.handlers.watch_set import WatchSet, watch_set_of
+from moorage.engine.handlers.watching import WatchSet, watch_set_of
 from moorage.linux.inotify import DirectoryChange
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from moorage.engine.errors import InvalidError, UnsupportedCallError
-from moorage.engine.images.credentials import Credentials, credentials_file
+from moorage.engine.images.skopeo import Credentials, credentials_file
 from moorage.wire.cri import pb
 from moorage.wire.cri.reference import parse
 

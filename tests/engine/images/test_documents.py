@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from moorage.engine.errors import ExhaustedError, FailedError, NotFoundError
-from moorage.engine.images import archive, catalogue, layers, native
+from moorage.engine.images import archive, catalogue, layers
+from moorage.engine.images import snapshotter as native
 from moorage.engine.images.archive import ArchivedImage, read_archive
 from moorage.engine.images.image import MalformedImageError, layers_of
 from moorage.engine.images.manifest import OCI_MANIFEST, Platform, digest_of

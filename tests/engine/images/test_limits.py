@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from moorage.engine.images.limits import ImageLimits, in_words
+from moorage.engine.images.manifest import ImageLimits, in_words
 
 
 @pytest.mark.parametrize(("blocks", "reserve_bytes"), [(40, 8192), (20, 4096), (200, 10_000)])

@@ -11,8 +11,7 @@ import pytest
 
 from moorage.engine.errors import FailedError, NotFoundError
 from moorage.engine.images.image import MalformedImageError, read_configuration
-from moorage.engine.images.limits import ImageLimits
-from moorage.engine.images.manifest import Descriptor, Manifest, Platform
+from moorage.engine.images.manifest import Descriptor, ImageLimits, Manifest, Platform
 from moorage.engine.images.modules import file_of, module_image
 from moorage.engine.images.store import ImagePaths, ImageStore
 from tests.engine.images.builds import (

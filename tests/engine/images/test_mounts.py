@@ -11,8 +11,8 @@ import pytest
 from moorage.engine.errors import FailedError, NotFoundError
 from moorage.engine.images.image import Image
 from moorage.engine.images.store import ImagePaths, ImageStore
-from moorage.linux.bind import bind, is_mount_point
 from moorage.linux.idmap import IdMappings, IdRange
+from moorage.linux.mounts import bind, is_mount_point
 from moorage.linux.reaper import Reaper
 from tests.engine.images.builds import Entry, digest, directory, layer, link, oci_archive
 from tests.engine.images.conftest import Registry

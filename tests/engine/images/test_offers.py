@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from moorage.engine.errors import ExhaustedError, FailedError
-from moorage.engine.images.limits import ImageLimits
-from moorage.engine.images.manifest import OCI_MANIFEST, Platform, digest_of
+from moorage.engine.images.manifest import OCI_MANIFEST, ImageLimits, Platform, digest_of
 from moorage.engine.images.pulling import Puller, blob_file
 from moorage.engine.images.rootfs import failure, remove_home
 from moorage.linux.idmap import IdmapUnsupportedError

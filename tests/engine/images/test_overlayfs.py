@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from moorage.engine.images import overlayfs
+from moorage.engine.images import snapshotter as overlayfs
 from moorage.linux.idmap import IdMappings, IdRange
 
 MAPPINGS = IdMappings((IdRange(0, 100000, 65536),), (IdRange(0, 100000, 65536),))

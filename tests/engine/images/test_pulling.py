@@ -15,8 +15,8 @@ from urllib.request import Request, urlopen
 import pytest
 
 from moorage.engine.errors import FailedError, InvalidError, NotFoundError
-from moorage.engine.images.credentials import Credentials
 from moorage.engine.images.service import ImageServicer
+from moorage.engine.images.skopeo import Credentials
 from moorage.engine.images.store import ImagePaths, ImageStore
 from moorage.wire.cri import pb
 from tests.engine.images.builds import HERE, Entry, configuration, digest, layer, oci_archive

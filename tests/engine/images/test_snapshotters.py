@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from moorage.engine.images import native
+from moorage.engine.images import snapshotter as native
 from moorage.engine.images.image import Image
-from moorage.engine.images.overlayfs import options
+from moorage.engine.images.snapshotter import options
 from moorage.engine.images.store import NATIVE, OVERLAYFS, ImagePaths, ImageStore
 from moorage.linux import descent
-from moorage.linux.bind import is_mount_point
 from moorage.linux.idmap import IdMappings, IdRange
+from moorage.linux.mounts import is_mount_point
 from tests.engine.images.builds import Entry, directory, hard_link, layer, link, oci_archive
 
 USERS = IdMappings((IdRange(0, 100_000, 65_536),), (IdRange(0, 200_000, 65_536),))

@@ -20,7 +20,7 @@ import pytest
 from moorage.engine.errors import ExhaustedError, FailedError
 from moorage.engine.images import unpack
 from moorage.engine.images.blob_stream import LayerError
-from moorage.engine.images.limits import ImageLimits
+from moorage.engine.images.manifest import ImageLimits
 from moorage.engine.images.store import ImagePaths, ImageStore
 from moorage.linux.mounts import mount, unmount
 from tests.engine.images.builds import (

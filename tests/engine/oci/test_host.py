@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from moorage.engine.oci import look_at_host
-from moorage.engine.oci.host import has_controller
+from moorage.engine.oci.context import has_controller
 from moorage.linux.cgroups import Cgroups, Layout
 from tests.linux.hosts import linux_host
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moorage.engine.errors import InvalidError
-from moorage.engine.oci.lsm import (
+from moorage.engine.oci.process import (
     NO_LABELS,
     app_armor_profile,
     needs_app_armor_profiles,

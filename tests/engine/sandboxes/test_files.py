@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from moorage.engine.oci import SandboxFiles
-from moorage.engine.sandboxes import files
-from moorage.engine.sandboxes.files import hosts_text, remove_files, resolver_text, write_files
+from moorage.engine.sandboxes import namespaces as files
+from moorage.engine.sandboxes.namespaces import hosts_text, remove_files, resolver_text, write_files
 from moorage.wire.cri import pb
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from moorage.engine.handlers import parse_definition
-from moorage.engine.sandboxes.port_forward import listens_elsewhere
+from moorage.engine.sandboxes.state import listens_elsewhere
 
 _SHIM = 'adapter = "shim"\nbinary = "x"\n[options]\nruntime_type = "io.containerd.%s"\n'
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from moorage.engine.sandboxes.remove import remove_pod_sandbox
+from moorage.engine.sandboxes.run import remove_pod_sandbox
 from moorage.wire.cri import pb
 from tests.engine.parts import PARENT, Bench, bench, place
 

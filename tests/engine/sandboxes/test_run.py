@@ -12,9 +12,8 @@ import pytest
 from moorage.engine.errors import EngineError, FailedError, InvalidError, PreconditionError
 from moorage.engine.handlers.adapters import AdapterError
 from moorage.engine.handlers.availability import Verdict
-from moorage.engine.handlers.catalogue import Catalogue
-from moorage.engine.sandboxes.remove import remove_pod_sandbox
-from moorage.engine.sandboxes.run import run_pod_sandbox
+from moorage.engine.handlers.templates import Catalogue
+from moorage.engine.sandboxes.run import remove_pod_sandbox, run_pod_sandbox
 from moorage.engine.sandboxes.stop import stop_pod_sandbox
 from moorage.wire.cri import pb
 from tests.clocks import START_NS

@@ -9,7 +9,7 @@ import pytest
 from moorage.engine.errors import EngineError, FailedError
 from moorage.engine.handlers.adapters import AdapterError
 from moorage.engine.records import Stage
-from moorage.engine.sandboxes.remove import remove_pod_sandbox
+from moorage.engine.sandboxes.run import remove_pod_sandbox
 from moorage.engine.sandboxes.stop import stop_pod_sandbox
 from moorage.linux import pinned
 from moorage.wire.cri import pb

@@ -13,7 +13,7 @@ import pytest
 
 import moorage
 from moorage.engine.containers.exec import Output, OutputLimit, exec_sync
-from moorage.engine.containers.remove import remove_container
+from moorage.engine.containers.lifecycle import remove_container
 from moorage.engine.engine import Engine
 from moorage.engine.errors import (
     FailedError,
@@ -24,12 +24,11 @@ from moorage.engine.errors import (
 )
 from moorage.engine.handlers.adapters import STDERR, STDOUT, AdapterError, UnsupportedError
 from moorage.engine.handlers.availability import Verdict
-from moorage.engine.handlers.catalogue import Catalogue
 from moorage.engine.handlers.definition import CgroupDriver
+from moorage.engine.handlers.templates import Catalogue
 from moorage.engine.inventory import Container, Sandbox
 from moorage.engine.sandboxes.stop import stop_pod_sandbox
-from moorage.engine.service.containers import ContainerServicer
-from moorage.engine.service.sandboxes import SandboxServicer
+from moorage.engine.service.containers import ContainerServicer, SandboxServicer
 from moorage.engine.service.statistics import StatisticsServicer
 from moorage.engine.service.status import StatusServicer
 from moorage.engine.service.streams import EngineTarget, StreamServicer

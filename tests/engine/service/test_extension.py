@@ -12,9 +12,9 @@ import pytest
 
 from moorage.engine.errors import InvalidError
 from moorage.engine.handlers.availability import AVAILABLE, Verdict
-from moorage.engine.handlers.catalogue import Catalogue, Diagnostic, OfferedHandler
 from moorage.engine.handlers.definition import parse_definition
 from moorage.engine.handlers.features import HandlerFeatures
+from moorage.engine.handlers.templates import Catalogue, Diagnostic, OfferedHandler
 from moorage.engine.service.extension import ExtensionServicer, catalogue_message
 from moorage.wire.cri import engine_pb
 

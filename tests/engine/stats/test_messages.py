@@ -3,8 +3,7 @@ from __future__ import annotations
 import pytest
 
 from moorage.engine.cgroups.files import Pressure, Stall
-from moorage.engine.cgroups.measures import Pressures
-from moorage.engine.cgroups.usage import Usage
+from moorage.engine.cgroups.usage import Pressures, Usage
 from moorage.engine.stats.messages import container_stats, sandbox_stats
 from moorage.engine.stats.samples import Sample
 from moorage.linux.network_devices import NetworkDevice, Traffic

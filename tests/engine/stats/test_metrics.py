@@ -5,8 +5,7 @@ from collections import Counter
 import pytest
 
 from moorage.engine.cgroups.files import DeviceUsage, Pressure, Stall
-from moorage.engine.cgroups.measures import PageUsage, Pressures
-from moorage.engine.cgroups.usage import Accounts, Usage
+from moorage.engine.cgroups.usage import Accounts, PageUsage, Pressures, Usage
 from moorage.engine.stats.metrics import ALL_ROWS, BASE_LABELS, CONTAINER_ROWS, descriptors, metrics
 from moorage.engine.stats.samples import FileSystem, ProcessCounts, Readings, Sample
 from moorage.linux.network_devices import NetworkDevice, Traffic

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import aiohttp
 
 from moorage.engine.streams import StreamServer, Target
-from moorage.wire.streaming.deadlines import Deadlines
+from moorage.wire.streaming.connection import Deadlines
 from moorage.wire.streaming.dial import Refused, Upgraded, Upstream, dial
 from moorage.wire.streaming.spdy import SpdySession
 from moorage.wire.streaming.upgrade import PROTOCOL_VERSION, SPDY

@@ -11,7 +11,7 @@ import pytest
 from moorage.engine.errors import PreconditionError
 from moorage.engine.handlers.adapters import AdapterError
 from moorage.wire.cri import pb
-from moorage.wire.streaming.deadlines import Deadlines
+from moorage.wire.streaming.connection import Deadlines
 from moorage.wire.streaming.dial import Refused, Upgraded
 from moorage.wire.streaming.spdy import SpdyError
 from moorage.wire.streaming.spdy.frames import FrameType, control_frame

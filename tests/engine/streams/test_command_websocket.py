@@ -11,7 +11,7 @@ import aiohttp
 import pytest
 
 from moorage.wire.cri import pb
-from moorage.wire.streaming.deadlines import Deadlines
+from moorage.wire.streaming.connection import Deadlines
 from tests.engine.streams.callers import by_channel, messages, serving, websocket
 from tests.engine.streams.targets import DEADLINE_S, FakeTarget, echo, says, silent
 

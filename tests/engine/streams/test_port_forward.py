@@ -13,10 +13,10 @@ import pytest
 
 from moorage.engine.errors import NotFoundError
 from moorage.wire.cri import pb
+from moorage.wire.streaming.channel_socket import TUNNEL
 from moorage.wire.streaming.dial import Upgraded
 from moorage.wire.streaming.spdy import SpdyError, SpdySession
 from moorage.wire.streaming.spdy.frames import Data, FrameType, control_frame
-from moorage.wire.streaming.websocket import TUNNEL
 from tests.engine.streams.callers import (
     PORT_FORWARD,
     QUICK,

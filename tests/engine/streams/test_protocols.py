@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from moorage.engine.streams import forward
 from moorage.engine.streams.clients import channel_names
 from moorage.engine.streams.command import Exited, Failed, Size, SizeReader, encode
-from moorage.engine.streams.protocols import (
+from moorage.engine.streams.requests import (
     SOCKET_COMMAND,
     SOCKET_PORT_FORWARD,
     SPDY_COMMAND,

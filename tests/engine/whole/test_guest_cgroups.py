@@ -15,8 +15,7 @@ from collections.abc import Iterator
 import pytest
 
 from moorage.linux.cgroup_control import has_cgroup, process_ids
-from moorage.linux.cgroups import current_cgroups
-from moorage.linux.guest_cgroups import OUTSIDE, outside_cgroup
+from moorage.linux.cgroups import OUTSIDE, current_cgroups, outside_cgroup
 from moorage.wire.cri import CriError, pb
 from tests.engine.streams.callers import V4, websocket
 from tests.engine.whole.engines import Caller, RunningEngine, eventually, until

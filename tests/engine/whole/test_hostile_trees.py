@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from moorage.linux.bind import bind, is_mount_point, unmount_all
+from moorage.linux.mounts import bind, is_mount_point, unmount_all
 from moorage.wire.cri import pb
 from tests.engine.whole.engines import Caller, RunningEngine, an_engine, eventually, shell
 from tests.nesting import nest

@@ -9,7 +9,7 @@ import grpc
 import pytest
 
 from moorage.cluster.images import Image, write_archive
-from moorage.cluster.images.layer import Directory, write_layer
+from moorage.cluster.images.catalogue import Directory, write_layer
 from moorage.linux.program import Platform
 from moorage.wire.cri import CriError, engine_pb, pb
 from tests.engine.images.builds import artifact_archive

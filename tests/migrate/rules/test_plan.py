@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moorage.api.names import dns_subdomain_errors
-from moorage.api.runtime_classes import RuntimeClass
+from moorage.api.runtime_group import RuntimeClass
 from moorage.api.yaml_values import YamlError, parse_documents
 from moorage.migrate.rules import (
     Meaning,

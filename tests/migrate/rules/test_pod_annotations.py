@@ -7,7 +7,11 @@ from typing import Any
 import pytest
 
 from moorage.migrate.rules.changes import applied
-from moorage.migrate.rules.pod_annotations import DEFAULT_CLASSES, Meaning, migrate_annotations
+from moorage.migrate.rules.pod_security_policies import (
+    DEFAULT_CLASSES,
+    Meaning,
+    migrate_annotations,
+)
 
 _UNTRUSTED = "io.kubernetes.cri.untrusted-workload"
 _TRUSTED = "io.kubernetes.cri-o.TrustedSandbox"

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from moorage.api.pods import Pod
-from moorage.node.cgroups.qos import QosTree
+from moorage.node.cgroups.tree import QosTree
 from moorage.node.cgroups.values import CgroupValues
 from tests.clocks import FakeClock, settle
 from tests.node.objects import a_pod, wire_container

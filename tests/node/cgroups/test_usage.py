@@ -4,9 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from moorage.linux.cgroups import Cgroups, Layout
-from moorage.linux.guest_cgroups import guest_cgroups, guests_outside
-from moorage.node.cgroups.usage import CgroupUsage, pod_usage, process_count
+from moorage.linux.cgroups import Cgroups, Layout, guest_cgroups, guests_outside
+from moorage.node.cgroups.tree import CgroupUsage, pod_usage, process_count
 from tests import cgroup_trees
 
 

@@ -4,14 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moorage.node.config.errors import ConfigError
-from moorage.node.config.expansion import (
+from moorage.node.config.environment import (
     MOST_OF_ALL,
     MOST_OF_ONE,
     expand,
     expand_all,
     expand_strictly,
 )
+from moorage.node.config.errors import ConfigError
 
 VALUES = {"A": "one", "B.c": "two", "EMPTY": "", "DOLLAR": "$(A)"}
 

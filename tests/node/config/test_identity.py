@@ -6,7 +6,7 @@ import pytest
 
 from moorage.api.pods import HostAlias
 from moorage.node.config.errors import ConfigError
-from moorage.node.config.identity import (
+from moorage.node.config.security import (
     Hostname,
     host_network_hosts_file,
     hostname_of,

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moorage.api.pods import Pod
-from moorage.node.config.resources import (
+from moorage.node.config.container import (
     MAX_SHARES,
     MIN_SHARES,
     container_resources,

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 
 from moorage.api.services import Service
-from moorage.node.config.service_environment import service_environment, variables_of
+from moorage.node.config.environment import service_environment, variables_of
 
 
 def a_service(name: str, ip: str, *ports: dict[str, Any], namespace: str = "shop") -> Service:

@@ -21,8 +21,7 @@ from moorage.node.metrics import Metrics
 from moorage.node.pod_facts.labels import POD_UID
 from moorage.node.pod_facts.sources import is_critical
 from moorage.node.pressure.ranking import ContainerUse
-from moorage.node.pressure.signals import Observation, Observations
-from moorage.node.pressure.thresholds import EvictionOptions
+from moorage.node.pressure.thresholds import EvictionOptions, Observation, Observations
 from moorage.node.status.inputs import TerminationReason
 from moorage.wire.cri import pb
 from tests import cgroup_trees

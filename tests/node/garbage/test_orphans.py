@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from moorage.api.pods import Pod
-from moorage.node.garbage.orphans import OrphanCollector
+from moorage.node.garbage.containers import OrphanCollector
 from moorage.node.paths import NodePaths
 from moorage.node.pod_facts.errors import TeardownError
 from moorage.node.runtime.views import PodView

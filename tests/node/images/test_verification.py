@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from moorage.api.image_verification import POLICIES
+from moorage.api.containers import POLICIES
 from moorage.node.images.verification import Access, AllowlistError, PullSecret, Verification
 from moorage.node.options import NodeOptions, OptionsError
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from moorage.linux import libc
-from moorage.node.logs.reading import DirectoryChanges
+from moorage.node.logs import DirectoryChanges
 from tests.descriptors import open_descriptors
 
 CHANGES: dict[str, Callable[[Path], object]] = {

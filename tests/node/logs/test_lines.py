@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moorage.node.logs.lines import (
+from moorage.node.logs import (
     LineError,
     LogFilter,
     LogLine,

@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from moorage.node.logs.lines import LogOptions
-from moorage.node.logs.reading import LogReadError, _LogFile, last_of_log, read_log, tail_start
+from moorage.node.logs import LogOptions, LogReadError, _LogFile, last_of_log, read_log, tail_start
 
 
 def line(text: str, second: int = 0, stream: str = "stdout", tag: str = "F") -> str:

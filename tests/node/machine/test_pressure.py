@@ -9,7 +9,7 @@ import pytest
 from moorage.linux.cgroups import Cgroups, Layout
 from moorage.node.cgroups.tree import CgroupTree
 from moorage.node.machine.pressure import Gauges, NodePressure, memory_seen, pids_seen
-from moorage.node.pressure.signals import (
+from moorage.node.pressure.thresholds import (
     ALLOCATABLE_MEMORY_AVAILABLE,
     IMAGEFS_AVAILABLE,
     MEMORY_AVAILABLE,

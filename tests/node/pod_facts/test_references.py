@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from moorage.node.pod_facts.references import format_pod
+from moorage.node.pod_facts.sources import format_pod
 from tests.node.objects import UID, a_pod
 
 

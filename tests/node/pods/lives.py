@@ -16,7 +16,7 @@ from moorage.api.errors import NotFoundError
 from moorage.api.meta import ObjectMeta
 from moorage.api.nodes import NodeRuntimeHandler
 from moorage.api.pods import Pod
-from moorage.api.runtime_classes import RuntimeClass
+from moorage.api.runtime_group import RuntimeClass
 from moorage.linux.cgroups import Cgroups, Layout
 from moorage.node.cgroups.tree import CgroupTree
 from moorage.node.config.security import SecurityDefaults
@@ -29,9 +29,8 @@ from moorage.node.metrics import Metrics
 from moorage.node.options import NodeOptions
 from moorage.node.paths import NodePaths
 from moorage.node.pods.allocations import AllocationRecords
-from moorage.node.pods.classes import RuntimeClasses
 from moorage.node.pods.context import NodeContext
-from moorage.node.pods.handler_records import HandlerRecords
+from moorage.node.pods.handler_choice import HandlerRecords, RuntimeClasses
 from moorage.node.pods.hooks import Hooks
 from moorage.node.pods.sandboxes import SandboxMaker
 from moorage.node.pods.starting import ContainerStarter

@@ -24,7 +24,7 @@ from moorage.node.pods.plan import Kill, NewSandbox, Reason
 from moorage.node.pods.start_timeline import StartTimeline
 from moorage.node.pods.starting import HookFailedError
 from moorage.node.runtime.views import PodView, pod_view
-from moorage.node.volumes.mounted import VolumeError
+from moorage.node.volumes.kinds import VolumeError
 from moorage.wire.client.rest import UnreachableError
 from moorage.wire.cri import CriError
 from tests.clocks import FakeClock

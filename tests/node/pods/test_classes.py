@@ -9,11 +9,9 @@ import pytest
 from moorage.api.errors import NotFoundError, UnavailableError
 from moorage.api.meta import ObjectMeta
 from moorage.api.pods import Pod
-from moorage.api.runtime_classes import RuntimeClass
+from moorage.api.runtime_group import RuntimeClass
 from moorage.node.paths import NodePaths
-from moorage.node.pods.classes import RuntimeClasses
-from moorage.node.pods.handler_choice import HandlerError
-from moorage.node.pods.handler_records import HandlerRecords
+from moorage.node.pods.handler_choice import HandlerError, HandlerRecords, RuntimeClasses
 from moorage.node.runtime.views import PodView
 from moorage.wire.client.resources import RUNTIME_CLASSES
 from moorage.wire.client.rest import UnreachableError

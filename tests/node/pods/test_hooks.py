@@ -11,7 +11,7 @@ import pytest
 
 from moorage.api.containers import LifecycleHandler
 from moorage.node.pods.hooks import HookError, Hooks, bounded
-from moorage.node.probes.http import HttpFailure
+from moorage.node.probes.checks import HttpFailure
 from moorage.node.runtime.engine import ExecResult
 from moorage.wire.cri import CriError
 from tests.clocks import FakeClock, settle

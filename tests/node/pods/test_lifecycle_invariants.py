@@ -16,15 +16,15 @@ from hypothesis import strategies as st
 
 from moorage.api.meta import ObjectMeta
 from moorage.api.pods import Pod
-from moorage.api.runtime_classes import RuntimeClass
-from moorage.node.pod_facts.phases import TERMINAL
+from moorage.api.runtime_group import RuntimeClass
+from moorage.node.pod_facts.containers import TERMINAL
 from moorage.node.pods.handler_choice import (
     HandlerError,
     HandlerInputs,
+    HandlerRecord,
     choose_handler,
     needs_class,
 )
-from moorage.node.pods.handler_records import HandlerRecord
 from moorage.node.pods.lifecycle import (
     CLEAN,
     DELETE,

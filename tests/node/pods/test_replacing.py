@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from moorage.node.pods.replacing import Replacements
+from moorage.node.pods.stopping import Replacements
 from moorage.node.runtime.views import State
 from tests.clocks import FakeClock
 from tests.node.objects import a_view, engine_has, exited

@@ -12,10 +12,8 @@ from moorage.api.pods import Pod
 from moorage.node.cgroups.values import UNLIMITED, CgroupValues
 from moorage.node.pod_facts.labels import Given
 from moorage.node.pod_facts.resources import allocation_of, given_by
-from moorage.node.pods.allocations import AllocationRecord
-from moorage.node.pods.plan import Kill, Plan, Probed, Reason, Start, decide
-from moorage.node.pods.resizer import PodResizer
-from moorage.node.pods.resizing import (
+from moorage.node.pods.allocations import (
+    AllocationRecord,
     Change,
     Resize,
     ResizeInputs,
@@ -29,6 +27,8 @@ from moorage.node.pods.resizing import (
     updates,
     urgency,
 )
+from moorage.node.pods.plan import Kill, Plan, Probed, Reason, Start, decide
+from moorage.node.pods.resizer import PodResizer
 from tests.clocks import FakeClock
 from tests.node.objects import a_container, a_pod, a_view, engine_has, exited, wire_container
 

@@ -19,7 +19,7 @@ from moorage.node.pods.handler_choice import (
     HandlerError,
 )
 from moorage.node.pods.sandboxes import SandboxMaker
-from moorage.runtimeclass.handler import ClassMissing
+from moorage.runtimeclass.validation import ClassMissing
 from tests.node.objects import a_pod, a_view
 from tests.node.pods.lives import Life, living
 

@@ -5,10 +5,9 @@ from typing import Any
 import pytest
 
 from moorage.linux.trees import DiskUse
-from moorage.node.pressure.messages import condition_message, eviction_message
 from moorage.node.pressure.ranking import ContainerUse, PodUse
-from moorage.node.pressure.signals import Observation
-from moorage.node.pressure.thresholds import EvictionOptions, thresholds_of
+from moorage.node.pressure.thresholds import EvictionOptions, Observation, thresholds_of
+from moorage.node.pressure.tracking import condition_message, eviction_message
 from tests.node.objects import a_pod, wire_container
 
 MIB = 1 << 20

@@ -7,10 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moorage.api import quantity
-from moorage.node.pressure.signals import SIGNALS, Observation
 from moorage.node.pressure.thresholds import (
+    SIGNALS,
     Amount,
     EvictionOptions,
+    Observation,
     Threshold,
     ThresholdError,
     hard_reservation,

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moorage.node.pressure.signals import Observation
-from moorage.node.pressure.thresholds import EvictionOptions, thresholds_of
+from moorage.node.pressure.thresholds import EvictionOptions, Observation, thresholds_of
 from moorage.node.pressure.tracking import PressureState, track
 
 THRESHOLDS = thresholds_of(

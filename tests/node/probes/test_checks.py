@@ -10,8 +10,7 @@ from grpc import aio
 
 from moorage.api.containers import Probe, TCPSocketAction
 from moorage.node.probes import checks
-from moorage.node.probes.checks import CheckResult, Checks, Outcome
-from moorage.node.probes.http import HttpAnswer, HttpFailure
+from moorage.node.probes.checks import CheckResult, Checks, HttpAnswer, HttpFailure, Outcome
 from moorage.node.runtime.engine import ExecResult
 from moorage.wire.cri import CriError
 from tests.node.objects import a_container

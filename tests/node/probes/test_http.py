@@ -10,7 +10,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from moorage.api.containers import HTTPGetAction
-from moorage.node.probes.http import HttpAnswer, HttpClient, HttpFailure, headers_of, url_of
+from moorage.node.probes.checks import HttpAnswer, HttpClient, HttpFailure, headers_of, url_of
 from tests.node.objects import a_container
 
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from moorage.node.probes.ports import resolve_port
+from moorage.node.probes.checks import resolve_port
 from tests.node.objects import a_container
 
 CONTAINER = a_container(ports=[{"name": "web", "containerPort": 8080}])

@@ -159,7 +159,7 @@ async def test_the_others_wait_for_startup_and_then_are_asked_at_once() -> None:
         assert case.prober.verdicts.startup == {"app-0": True}
         assert case.checks.times("r") == [40]
         await case.run(30)
-        assert case.checks.times("s") == [0, 10, 20, 30, 40], "startup is asked no more"
+        assert case.checks.times("s") == [0, 10, 20, 30, 40], "startup is not asked again"
 
 
 async def test_containers_of_an_earlier_agent_are_not_all_asked_at_one_moment() -> None:

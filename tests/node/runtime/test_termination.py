@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from moorage.node.pod_facts.labels import MESSAGE_PATH, MESSAGE_POLICY
-from moorage.node.runtime.termination import termination_message
+from moorage.node.runtime.engine import termination_message
 from moorage.wire.cri import pb
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from moorage.node.server.access import common_name
+from moorage.node.server.endpoint import common_name
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,7 @@ import pytest
 from aiohttp import web
 
 from moorage.api.pods import PodStatus
-from moorage.node.logs.lines import LogOptions
-from moorage.node.logs.reading import LogReadError
+from moorage.node.logs import LogOptions, LogReadError
 from moorage.node.runtime.views import State
 from moorage.node.server import container_logs
 from moorage.node.server.container_logs import (

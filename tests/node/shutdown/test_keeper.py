@@ -15,8 +15,7 @@ from moorage.api.clock import SystemClock
 from moorage.api.pods import Pod
 from moorage.node.machine.shutdown import NodeShutdown
 from moorage.node.metrics import Metrics
-from moorage.node.shutdown.keeper import ShutdownKeeper
-from moorage.node.shutdown.logind import Logind
+from moorage.node.shutdown import Logind, ShutdownKeeper
 from moorage.node.shutdown_periods import ShutdownPeriod
 from moorage.node.status.inputs import TerminationReason
 from tests.clocks import START_S, FakeClock, settle

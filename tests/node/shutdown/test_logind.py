@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from moorage.api.clock import SystemClock
-from moorage.node.shutdown.logind import Logind, LogindError
+from moorage.node.shutdown import Logind, LogindError
 from tests.node.shutdown.fake_logind import IS_MISSING, FakeLogind, bus, logind_on
 
 pytestmark = pytest.mark.skipif(IS_MISSING, reason="needs dbus-daemon and systemd's programs")

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from moorage.node.pod_facts.sources import is_critical, is_static
-from moorage.node.static_pods.manifests import parse_manifest, read_manifests
+from moorage.node.static_pods import parse_manifest, read_manifests
 
 FILE = Path("/manifests/web.yaml")
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from moorage.api.pods import Pod
-from moorage.node.static_pods.keeper import mirror_of, plan_mirrors
+from moorage.node.static_pods import mirror_of, plan_mirrors
 from tests.node.objects import a_node, a_pod
 
 

@@ -85,7 +85,7 @@ async def test_urgent_write_includes_delayed_changes() -> None:
         writer.submit(pod(), status(podIP="10.1.0.5", phase="Running"))
         await settle()
     assert server.written == [{"podIP": "10.1.0.5", "phase": "Running"}]
-    # The moment that was waited for is waited for no more.
+    # Nothing waits for that moment any longer.
     await settle()
     assert asyncio.all_tasks() == {asyncio.current_task()}
 

@@ -10,8 +10,7 @@ from moorage.api.containers import VolumeMount
 from moorage.node.config.errors import ConfigError
 from moorage.node.paths import PodPaths
 from moorage.node.volumes.container_mounts import container_mounts, is_recursive
-from moorage.node.volumes.kinds import CONFIG_MAP, EMPTY_DIR, IMAGE
-from moorage.node.volumes.mounted import MountedVolume
+from moorage.node.volumes.kinds import CONFIG_MAP, EMPTY_DIR, IMAGE, MountedVolume
 from moorage.wire.cri import pb
 from tests.node.objects import Wire, a_container
 from tests.node.volumes.mounts import FakeMounter

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from moorage.node.config.errors import ConfigError
-from moorage.node.volumes.memory import ObjectMemory, PodMemory
+from moorage.node.volumes.mounting import ObjectMemory, PodMemory
 
 KIB, MIB = 1024, 1024 * 1024
 

@@ -13,9 +13,8 @@ import pytest
 from moorage.api.errors import ForbiddenError
 from moorage.api.persistent_volumes import PersistentVolume, PersistentVolumeClaim
 from moorage.node.paths import NodePaths
-from moorage.node.volumes.claimed import ClaimedVolume
-from moorage.node.volumes.mounted import VolumeError
-from moorage.node.volumes.persistent import PersistentMounts
+from moorage.node.volumes.claimed import ClaimedVolume, PersistentMounts
+from moorage.node.volumes.kinds import VolumeError
 from moorage.node.volumes.pod_volumes import VolumeKeeper
 from moorage.wire.client.resources import PERSISTENT_VOLUME_CLAIMS
 from tests.api.claims.objects import HOSTNAME, claim_json, volume_json
@@ -124,7 +123,7 @@ async def test_a_directory_is_made_whole_by_an_agent_that_comes_after_a_killed_o
     try:
         with monkeypatch.context() as patched:
             patched.setattr("os.fchmod", killed)
-            patched.setattr("moorage.node.volumes.persistent.make_directories", _made)
+            patched.setattr("moorage.node.volumes.claimed.make_directories", _made)
             with pytest.raises(KilledError):
                 await node.mount(using())
         assert not node.directory.exists()

@@ -11,9 +11,9 @@ import pytest
 from moorage.api.configuration import ConfigMap, Secret
 from moorage.api.errors import ForbiddenError
 from moorage.api.pods import Pod
-from moorage.linux.bind import bind, unmount_all
+from moorage.linux.mounts import bind, unmount_all
 from moorage.node.paths import NodePaths
-from moorage.node.volumes.mounted import VolumeError
+from moorage.node.volumes.kinds import VolumeError
 from moorage.node.volumes.mounting import SystemMounter
 from moorage.node.volumes.payload import TokenWanted
 from moorage.node.volumes.pod_volumes import VolumeKeeper

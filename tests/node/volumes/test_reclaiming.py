@@ -13,7 +13,7 @@ import pytest
 
 from moorage.api.persistent_volumes import PersistentVolume
 from moorage.node.paths import NodePaths
-from moorage.node.volumes.persistent import PersistentMounts
+from moorage.node.volumes.claimed import PersistentMounts
 from moorage.node.volumes.reclaiming import Fate, VolumeReclaimer, fate_of
 from moorage.wire.client.recorder import EventRecorder
 from moorage.wire.client.resources import PERSISTENT_VOLUMES

@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moorage.runtimeclass.conformance import PROPERTIES, STANDARD_CLASSES
-from moorage.runtimeclass.conformance.catalogue import (
+from moorage.runtimeclass.conformance.outcomes import NodeFacts, Outcome, printable
+from moorage.runtimeclass.conformance.properties import (
+    Probe,
     UnknownStandardError,
     properties_of,
     standard_class,
 )
-from moorage.runtimeclass.conformance.outcomes import NodeFacts, Outcome, printable
-from moorage.runtimeclass.conformance.properties import Probe
 from moorage.runtimeclass.conformance.results import judge
 
 NODE = NodeFacts(name="n1", kernel="6.18.0", boot_id="aaaa-bbbb", addresses=("10.0.0.1",))

@@ -7,15 +7,13 @@ from typing import Any
 import pytest
 
 from moorage.api.meta import ObjectMeta
-from moorage.api.runtime_classes import RuntimeClass
 from moorage.api.runtime_group import (
     CONFORMANCE_ANNOTATION,
     CONFORMANCE_DATE_ANNOTATION,
     CONFORMANCE_TESTED_ANNOTATION,
     MEASUREMENT_LABEL,
     PROBE_LABEL,
-)
-from moorage.api.runtime_profiles import (
+    RuntimeClass,
     RuntimeProfile,
     RuntimeProfileSpec,
     RuntimeProfileStatus,

@@ -19,8 +19,7 @@ from moorage.api.runtime_installations import (
     RuntimeInstallationSpec,
     RuntimeInstallationStatus,
 )
-from moorage.runtimeclass.installations import NodeFacts, TargetNode, plan_waves
-from moorage.runtimeclass.installations.waves import PATIENCE
+from moorage.runtimeclass.installations import PATIENCE, NodeFacts, TargetNode, plan_waves
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 SOURCE = InstallationSource(architecture="amd64", path="/x", sha256="a" * 64)

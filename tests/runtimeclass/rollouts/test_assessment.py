@@ -10,8 +10,8 @@ import pytest
 from moorage.api.clock import format_time
 from moorage.api.runtime_rollouts import RolloutGates, RolloutWorkload, RuntimeRolloutSpec
 from moorage.runtimeclass.rollouts.assessment import State, assess, start_latency_s
+from moorage.runtimeclass.rollouts.obstacles import Mark, PodFacts, Workload
 from moorage.runtimeclass.rollouts.record import Moved
-from moorage.runtimeclass.rollouts.workloads import Mark, PodFacts, Workload
 from tests.runtimeclass.rollouts.cluster import START
 
 _MOVED = Moved(START, 2)

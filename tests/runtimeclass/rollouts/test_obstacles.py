@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from moorage.api.meta import Condition, ObjectMeta
-from moorage.api.runtime_classes import RuntimeClass, Scheduling
+from moorage.api.runtime_group import RuntimeClass, Scheduling
 from moorage.api.runtime_rollouts import (
     ACCEPTED,
     BLOCKED,

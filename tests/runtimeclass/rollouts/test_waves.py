@@ -9,10 +9,10 @@ import pytest
 
 from moorage.api.runtime_rollouts import MOST_LISTED, RolloutMoves
 from moorage.runtimeclass.rollouts.assessment import Assessed, State
+from moorage.runtimeclass.rollouts.obstacles import Unmovable, Workload
 from moorage.runtimeclass.rollouts.record import Moved, only, record_of, with_moves
 from moorage.runtimeclass.rollouts.report import counts_of, entries_of, with_condition
 from moorage.runtimeclass.rollouts.waves import Wave, count_of, in_order, next_wave, present_wave
-from moorage.runtimeclass.rollouts.workloads import Unmovable, Workload
 from tests.runtimeclass.rollouts.cluster import START
 
 

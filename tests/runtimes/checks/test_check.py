@@ -22,7 +22,7 @@ from moorage.runtimes.checks import (
     report,
 )
 from moorage.runtimes.checks.check import is_workload
-from moorage.runtimes.checks.results import RULES
+from moorage.runtimes.checks.report import RULES
 
 _FACTS = """\
 apiVersion: v1

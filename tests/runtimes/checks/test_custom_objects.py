@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from moorage.api.runtime_group import API_VERSION
-from moorage.runtimes.checks.custom_objects import own_object_errors
+from moorage.runtimes.checks.facts import own_object_errors
 
 
 def an_object(kind: str, **spec: Any) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from moorage.runtimeclass.conformance import PROPERTIES, ClassResult
 from moorage.runtimeclass.conformance.outcomes import NodeFacts, Outcome
 from moorage.runtimeclass.conformance.results import judge, untested
-from moorage.runtimes.conformance.reports import REPORTS, html_report, junit_report, text_report
+from moorage.runtimes.conformance.runner import REPORTS, html_report, junit_report, text_report
 
 HOSTILE = [
     "<script>alert(1)</script>",

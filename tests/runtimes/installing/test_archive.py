@@ -16,7 +16,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moorage.runtimes.installing import RuntimeInstallationError, archive_stream
+from moorage.runtimes.installing import RuntimeInstallationError
+from moorage.runtimes.installing import archive as archive_stream
 from moorage.runtimes.installing.archive import extract
 
 Item = tuple[tarfile.TarInfo, bytes]

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moorage.runtimes.installing.archive_stream import XzContent
+from moorage.runtimes.installing.archive import XzContent
 
 _STREAMS = [bytes(range(256)) * 700, b"", b"second" * 40_000]
 _PLAIN = b"".join(_STREAMS)

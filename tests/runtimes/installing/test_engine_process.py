@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from moorage.runtimes.installing import RuntimeInstallationError
-from moorage.runtimes.installing.engine_process import (
+from moorage.runtimes.installing.other_engine import read_configuration
+from moorage.runtimes.installing.running_processes import (
     CONTAINERD,
     EngineOption,
     find_process,
     path_of,
     unit_of,
 )
-from moorage.runtimes.installing.other_engine import read_configuration
 
 OPTION = EngineOption(("--config", "-c"), "CONTAINER_CONFIG", Path("/etc/crio/crio.conf"))
 

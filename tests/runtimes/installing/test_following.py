@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from moorage.runtimes.installing.errors import HandlerInUseError, RuntimeInstallationError
+from moorage.runtimes.installing.downloads import HandlerInUseError, RuntimeInstallationError
 from moorage.runtimes.installing.following import InstallationFollower
 from moorage.wire.client.resources import NODES, RUNTIME_INSTALLATIONS
 from tests.controllers.memory import Json, World

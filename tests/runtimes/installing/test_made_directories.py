@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from moorage.runtimes.installing.made_directories import MadeDirectories, made_with, missing_above
+from moorage.runtimes.installing.journal import MadeDirectories, made_with, missing_above
 
 
 def test_directories_go_inside_out_and_those_with_content_stay(tmp_path: Path) -> None:

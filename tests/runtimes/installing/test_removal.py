@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from moorage.runtimes.installing.errors import RuntimeInstallationError
+from moorage.runtimes.installing.downloads import RuntimeInstallationError
 from moorage.runtimes.installing.plan import Request, Source, plan_installation
 from moorage.runtimes.installing.removal import OrphanedClass, check_removal, consequence
 

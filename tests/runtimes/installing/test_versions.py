@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from moorage.runtimes.installing import Request, Source, plan_installation
-from moorage.runtimes.installing.errors import RuntimeInstallationError
+from moorage.runtimes.installing.downloads import RuntimeInstallationError
 from moorage.runtimes.installing.versions import Versions, measure, remove_version, store_version
 
 

@@ -15,8 +15,7 @@ from moorage.api.runtime_group import (
 )
 from moorage.runtimes.overhead import MeasurementError, Report
 from moorage.runtimes.overhead.applying import Applied, apply_report
-from moorage.runtimes.overhead.classes import find_class
-from moorage.runtimes.overhead.options import MeasureOptions
+from moorage.runtimes.overhead.options import MeasureOptions, find_class
 from moorage.runtimes.overhead.report import ProbePod
 from moorage.wire.client.resources import RUNTIME_CLASSES
 from tests.controllers.memory import World

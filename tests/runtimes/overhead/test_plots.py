@@ -12,8 +12,7 @@ import pytest
 
 from moorage.runtimeclass.overhead_estimates import MEBIBYTE, Activity, OverheadSample, propose
 from moorage.runtimes.overhead import MeasurementError, MeasureOptions, Report
-from moorage.runtimes.overhead.plots import series_of, terminal_plot, write_png
-from moorage.runtimes.overhead.report import ProbePod, lines
+from moorage.runtimes.overhead.report import ProbePod, lines, series_of, terminal_plot, write_png
 
 
 def sample(mebibytes: int, containers: int = 1, payload: int = 0) -> OverheadSample:

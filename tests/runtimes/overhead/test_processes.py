@@ -8,7 +8,7 @@ import pytest
 
 from moorage.api.pods import ContainerStatus, Pod, PodStatus
 from moorage.linux.process_memory import proportional_bytes, resident_bytes
-from moorage.runtimes.overhead.processes import (
+from moorage.runtimes.overhead.readings import (
     RuntimeProcesses,
     identities_of,
     is_about,

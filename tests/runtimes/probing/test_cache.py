@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from moorage.api.runtime_profiles import ProfileFeature
+from moorage.api.runtime_group import ProfileFeature
 from moorage.runtimes.probing import cache as cache_module
 from moorage.runtimes.probing.cache import ProbeCache, ProbedHandler, ProbeRecord
 from moorage.runtimes.probing.fingerprint import Digests, fingerprint

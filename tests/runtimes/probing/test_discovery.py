@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from moorage.api.nodes import NodeRuntimeHandler, NodeRuntimeHandlerFeatures
-from moorage.api.runtime_profiles import (
+from moorage.api.runtime_group import (
     SUPPORTED,
     UNKNOWN,
     UNSUPPORTED,
@@ -20,8 +20,8 @@ from moorage.api.runtime_profiles import (
 from moorage.runtimeclass.features import FEATURES
 from moorage.runtimes.probing.cache import ProbeCache, ProbedHandler
 from moorage.runtimes.probing.discovery import HandlerDiscovery, without_disproved
+from moorage.runtimes.probing.evidence import HandlerState, KnownHandler, Working
 from moorage.runtimes.probing.host import HostFacts
-from moorage.runtimes.probing.states import HandlerState, KnownHandler, Working
 from tests.clocks import FakeClock, settle
 from tests.runtimes.probing.fake_carrier import FakeCarrier
 

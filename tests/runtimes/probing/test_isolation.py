@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from moorage.runtimeclass.isolation import Isolation
+from moorage.runtimes.probing.evidence import isolation_of
 from moorage.runtimes.probing.host import HostFacts
-from moorage.runtimes.probing.isolation import isolation_of
 from moorage.runtimes.probing.programs import ProgramOutput
 
 _HOST = HostFacts(kernel="6.1.0", boot_id="host", architecture="amd64", product="Server")

@@ -8,7 +8,7 @@ import msgspec
 
 from moorage.api.events import Event
 from moorage.api.pods import Pod
-from moorage.runtimes.probing.pod_obstacles import obstacles
+from moorage.runtimes.probing.pod_manifest import obstacles
 
 
 def an_event(reason: str, at: str, **more: Any) -> Event:

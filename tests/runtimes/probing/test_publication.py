@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moorage.api.nodes import NodeCondition
-from moorage.api.runtime_profiles import ProfileFeature, RuntimeProfileStatus, RuntimeProgram
+from moorage.api.runtime_group import ProfileFeature, RuntimeProfileStatus, RuntimeProgram
 from moorage.runtimes.custom_resources import definitions
 from moorage.runtimes.probing.cache import ProbedHandler
+from moorage.runtimes.probing.evidence import HandlerState, KnownHandler, Working
 from moorage.runtimes.probing.publication import (
     condition_changes,
     label_changes,
@@ -19,7 +20,6 @@ from moorage.runtimes.probing.publication import (
     profile_status,
     same_status,
 )
-from moorage.runtimes.probing.states import HandlerState, KnownHandler, Working
 
 _NOW, _LATER = "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"
 _FEATURES = (

@@ -12,10 +12,10 @@ import msgspec
 from moorage.api.errors import ConflictError
 from moorage.api.meta import ObjectMeta
 from moorage.api.nodes import Node, NodeStatus, NodeSystemInfo
-from moorage.api.runtime_profiles import ProfileFeature
+from moorage.api.runtime_group import ProfileFeature
 from moorage.runtimes.probing.cache import ProbedHandler
+from moorage.runtimes.probing.evidence import HandlerState, KnownHandler, Working
 from moorage.runtimes.probing.publishing import HandlerPublisher
-from moorage.runtimes.probing.states import HandlerState, KnownHandler, Working
 from moorage.wire.client.resources import NODES, RUNTIME_PROFILES
 from tests.clocks import FakeClock, settle
 from tests.controllers.memory import MemoryClient

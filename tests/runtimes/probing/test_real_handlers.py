@@ -18,11 +18,10 @@ from moorage.runtimes.probing import Outcome, ProbeContainer
 from moorage.runtimes.probing.cache import ProbeCache
 from moorage.runtimes.probing.cri_carrier import CriCarrier
 from moorage.runtimes.probing.discovery import HandlerDiscovery
-from moorage.runtimes.probing.evidence import Evidence
+from moorage.runtimes.probing.evidence import Evidence, Working
 from moorage.runtimes.probing.host import read_host
 from moorage.runtimes.probing.pod_cgroups import pod_cgroups_below
 from moorage.runtimes.probing.running import run_plain, run_suite
-from moorage.runtimes.probing.states import Working
 from moorage.runtimes.probing.suite import PROBES
 from moorage.runtimes.probing.verdicts import Finding, findings
 from moorage.wire.cri import CriClient, engine_pb, pb

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from moorage.runtimes.probing.states import HandlerState, KnownHandler, same_handlers
+from moorage.runtimes.probing.evidence import HandlerState, KnownHandler, same_handlers
 
 
 @pytest.mark.parametrize(

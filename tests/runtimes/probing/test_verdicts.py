@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moorage.api.runtime_profiles import SUPPORTED, UNKNOWN, UNSUPPORTED
+from moorage.api.runtime_group import SUPPORTED, UNKNOWN, UNSUPPORTED
 from moorage.runtimeclass.features import CAPABILITIES, FEATURES, SYSTEM_CALLS
 from moorage.runtimes.probing.carrier import Outcome, ProbeResult
 from moorage.runtimes.probing.evidence import Evidence, stable_text

@@ -11,8 +11,8 @@ import pytest
 from aiohttp import web
 
 from moorage.api.clock import format_time
+from moorage.api.meta import ObjectReference
 from moorage.api.names import dns_subdomain_errors
-from moorage.api.references import ObjectReference
 from moorage.wire.client import recorder as recorder_module
 from moorage.wire.client.config import ClientConfig
 from moorage.wire.client.recorder import NORMAL, WARNING, EventRecorder, reference

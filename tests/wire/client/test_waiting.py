@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from moorage.wire.client.informer import Informer
+from moorage.wire.client.queue import wait_until
 from moorage.wire.client.resources import CONFIG_MAPS
-from moorage.wire.client.waiting import wait_until
 from tests.controllers.cluster import running_cluster
 
 pytestmark = pytest.mark.slow

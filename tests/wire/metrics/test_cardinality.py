@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from moorage.wire.metrics.cardinality import LabelBudget
+from moorage.wire.metrics.families import LabelBudget
 
 
 def test_names_beyond_the_budget_are_one_series() -> None:

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moorage.wire.streaming.channel_socket import ChannelError, ChannelSocket, Coding, SocketChannel
-from moorage.wire.streaming.deadlines import IdleTimer
+from moorage.wire.streaming.connection import IdleTimer
 from moorage.wire.streaming.inbox import LIMIT_BYTES
 from tests.clocks import FakeClock, settle
 

@@ -10,10 +10,10 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from moorage.wire.streaming import channels
-from moorage.wire.streaming.deadlines import Deadlines, IdleTimer
+from moorage.wire.streaming import channel_socket as channels
+from moorage.wire.streaming.channel_socket import accept
+from moorage.wire.streaming.connection import Deadlines, IdleTimer
 from moorage.wire.streaming.spdy import SpdySession
-from moorage.wire.streaming.websocket import accept
 from tests.clocks import FakeClock, settle
 from tests.wire.streaming.pairs import connected
 from tests.wire.streaming.servers import serving

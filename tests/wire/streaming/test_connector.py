@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 import aiohttp
 import pytest
 
-from moorage.wire.streaming.connector import Connector
+from moorage.wire.streaming.dial import Connector
 
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"

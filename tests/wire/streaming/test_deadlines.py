@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from moorage.wire.streaming.deadlines import IdleTimer
+from moorage.wire.streaming.connection import IdleTimer
 from tests.clocks import FakeClock, settle
 
 

@@ -14,8 +14,7 @@ import msgspec
 import pytest
 
 from moorage.cluster.access.certificates import Authority, Subject
-from moorage.wire.streaming.connection import Connection
-from moorage.wire.streaming.deadlines import Deadlines
+from moorage.wire.streaming.connection import Connection, Deadlines
 from moorage.wire.streaming.dial import DialError, Refused, Upgraded, Upstream, _connect, dial
 from moorage.wire.streaming.upgrade import SPDY
 from tests.wire.streaming.pairs import read_exactly

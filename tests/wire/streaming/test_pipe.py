@@ -8,8 +8,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from moorage.wire.streaming.connection import Connection
-from moorage.wire.streaming.deadlines import Deadlines
+from moorage.wire.streaming.connection import Connection, Deadlines
 from moorage.wire.streaming.pipe import join
 from tests.wire.streaming.pairs import connected, read_all, read_exactly
 

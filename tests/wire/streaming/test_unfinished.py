@@ -16,8 +16,8 @@ from aiohttp.http_websocket import WSMsgType
 
 from moorage.wire.serving import Budget
 from moorage.wire.streaming.byte_socket import UNNAMED, send_bytes
+from moorage.wire.streaming.channel_socket import accept, next_message
 from moorage.wire.streaming.unfinished import FREE_BYTES, Unfinished, _CountingParser
-from moorage.wire.streaming.websocket import accept, next_message
 from tests.wire.streaming.servers import serving
 
 WITHIN_S = 20.0

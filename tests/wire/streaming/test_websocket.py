@@ -11,13 +11,11 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from moorage.wire.streaming.connection import Connection
-from moorage.wire.streaming.deadlines import Deadlines
+from moorage.wire.streaming.channel_socket import TUNNEL, Tunnel, accept, make_websocket
+from moorage.wire.streaming.connection import Connection, Deadlines
 from moorage.wire.streaming.dial import Upgraded, Upstream, dial
 from moorage.wire.streaming.pipe import join
-from moorage.wire.streaming.takeover import HandledResponse, take_over
-from moorage.wire.streaming.upgrade import SPDY
-from moorage.wire.streaming.websocket import TUNNEL, Tunnel, accept, make_websocket
+from moorage.wire.streaming.upgrade import SPDY, HandledResponse, take_over
 from tests.clocks import settle
 from tests.wire.streaming.pairs import connected, read_all, read_exactly
 from tests.wire.streaming.servers import serving

@@ -17,8 +17,13 @@ from aiohttp import web
 
 from moorage.api.errors import UnavailableError
 from moorage.cluster.access.certificates import Authority, Subject
-from moorage.wire.webhooks import CallError, WebhookClient, read_bounded
-from moorage.wire.webhooks.client import LARGE_ANSWER_BYTES, MAX_ANSWER_BYTES
+from moorage.wire.webhooks import (
+    LARGE_ANSWER_BYTES,
+    MAX_ANSWER_BYTES,
+    CallError,
+    WebhookClient,
+    read_bounded,
+)
 from tests.ports import free_port
 
 Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]

@@ -10,20 +10,28 @@
     local_path.py    the volumes that Moorage itself provisions
 
 Pure rules for the controller that binds, the scheduler that binds late, and the node agent that
-mounts. Source: component-helpers `storage/volume` of Kubernetes 1.37.
+mounts. Source: component-helpers `storage/volume` of Kubernetes 1.36.
 """
 
-from moorage.api.claims.binding import binding_patch, is_claim_bound
-from moorage.api.claims.classes import class_of_claim, class_of_volume, default_class, is_delayed
-from moorage.api.claims.matching import (
+from moorage.api.claims.binding import (
     best_match,
+    binding_patch,
     has_access_modes,
     is_bound_to,
+    is_claim_bound,
     mismatch,
     modes_differ,
 )
+from moorage.api.claims.classes import (
+    class_of_claim,
+    class_of_volume,
+    default_class,
+    is_delayed,
+    is_reachable,
+    matches_topologies,
+    zone_conflicts,
+)
 from moorage.api.claims.pod_claims import PodClaim, pod_claims
-from moorage.api.claims.topology import is_reachable, matches_topologies, zone_conflicts
 
 __all__ = [
     "PodClaim",

@@ -12,17 +12,17 @@ from typing import Any
 
 import msgspec
 
-from moorage.apiserver.admission.limited_resources import LimitedResource, parse_limited_resources
 from moorage.apiserver.admission.options import (
     ConfigurationError,
     Strict,
     converted,
     of_another_kind,
 )
-from moorage.apiserver.admission.pod_security.configuration import (
+from moorage.apiserver.admission.pod_security.policy import (
     Configuration as PodSecurityConfiguration,
 )
-from moorage.apiserver.admission.pod_security.configuration import parse_configuration
+from moorage.apiserver.admission.pod_security.policy import parse_configuration
+from moorage.apiserver.admission.resource_quota import LimitedResource, parse_limited_resources
 from moorage.apiserver.registry.option_files import (
     DocumentError,
     OptionFileError,
@@ -75,7 +75,7 @@ class _Document(Strict, frozen=True, kw_only=True):
 
 
 def load_configuration(path: Path) -> AdmissionOptions:
-    """Return what a YAML or JSON file configures. Raises ConfigurationError."""
+    """Return the options of a YAML or JSON file. Raises ConfigurationError."""
     try:
         value = _read(path)
         kind = value.get("kind") if isinstance(value, dict) else None

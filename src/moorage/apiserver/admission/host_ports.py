@@ -14,8 +14,8 @@ import msgspec
 from moorage.api.host_ports import Listener, complaint
 from moorage.api.nodes import Node
 from moorage.api.pods import Pod
+from moorage.apiserver.admission.admission_request import refused
 from moorage.apiserver.admission.chain import CREATE, Scope
-from moorage.apiserver.admission.refusal import refused
 from moorage.apiserver.registry.kind import Obj
 from moorage.apiserver.registry.request import Attributes
 

@@ -1,6 +1,6 @@
 """LimitRanger plugin: default requests and limits of containers, and bounds on what is asked for.
 
-Source: apiserver plugin LimitRanger of Kubernetes 1.37.
+Source: apiserver plugin LimitRanger of Kubernetes 1.36.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from moorage.api.containers import Container
 from moorage.api.pods import Pod
 from moorage.api.quantity import Quantity, parse
 from moorage.api.quotas import LimitRange, LimitRangeItem, PersistentVolumeClaim
+from moorage.apiserver.admission.admission_request import refused
 from moorage.apiserver.admission.chain import CREATE, RESIZE, UPDATE, Scope
-from moorage.apiserver.admission.refusal import refused
 from moorage.apiserver.registry.kind import Obj
 from moorage.apiserver.registry.request import Attributes
 from moorage.runtimeclass.overhead import Amounts, pod_limits, pod_requests

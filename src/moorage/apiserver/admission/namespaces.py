@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from moorage.api.errors import Cause, ForbiddenError, NotFoundError, qualified
-from moorage.api.namespaces import Namespace
+from moorage.api.names import Namespace
 from moorage.apiserver.admission.chain import ANY, CREATE, DELETE, UPDATE, Scope
 from moorage.apiserver.registry.request import Attributes
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from moorage.api.claims.local_path import FINALIZER, NODE_LABEL
+from moorage.api.claims.classes import FINALIZER, NODE_LABEL
 from moorage.api.errors import NotFoundError
 from moorage.api.nodes import Node
 from moorage.api.pod_references import (
@@ -21,8 +21,8 @@ from moorage.api.pod_references import (
     uses_claim,
 )
 from moorage.api.pods import MIRROR_ANNOTATION, Pod
+from moorage.apiserver.admission.admission_request import refused
 from moorage.apiserver.admission.chain import CREATE, DELETE, UPDATE, Scope
-from moorage.apiserver.admission.refusal import refused
 from moorage.apiserver.registry.kind import Obj
 from moorage.apiserver.registry.rbac.rules import Action
 from moorage.apiserver.registry.request import Attributes, User

@@ -13,8 +13,8 @@ from moorage.api.errors import ForbiddenError
 from moorage.api.nodes import Node
 from moorage.api.pods import Pod
 from moorage.api.quantity import Quantity, parse
+from moorage.apiserver.admission.admission_request import refused
 from moorage.apiserver.admission.chain import RESIZE, UPDATE, Scope
-from moorage.apiserver.admission.refusal import refused
 from moorage.apiserver.registry.request import Attributes
 from moorage.runtimeclass import pod_requests
 
@@ -57,7 +57,7 @@ class PodResizeValidator:
 
 
 def _complaint(pod: Pod, node: Node) -> str:
-    """Return what the node does not have; empty if the pod fits on it alone."""
+    """Return the resources that the node lacks; empty if the pod fits on it alone."""
     requests, allocatable = pod_requests(pod.spec), node.status.allocatable
     parts = []
     for name in ("cpu", "memory"):

@@ -1,7 +1,7 @@
 """PodTopologyLabels plugin: a pod has the zone and the region of its node as labels.
 
 So programs in the pod can read them by the downward API. Source: apiserver plugin
-PodTopologyLabels of Kubernetes 1.37, KEP-4742.
+PodTopologyLabels of Kubernetes 1.36, KEP-4742.
 """
 
 from __future__ import annotations

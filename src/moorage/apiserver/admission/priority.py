@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from moorage.api.errors import ForbiddenError
-from moorage.api.priorities import PriorityClass
+from moorage.api.pods import PriorityClass
+from moorage.apiserver.admission.admission_request import refused
 from moorage.apiserver.admission.chain import CREATE, UPDATE, Scope
-from moorage.apiserver.admission.refusal import refused
 from moorage.apiserver.registry.request import Attributes
 
 _DEFAULT_PRIORITY = 0

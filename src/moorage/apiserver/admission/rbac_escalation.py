@@ -14,9 +14,8 @@ import msgspec
 
 from moorage.api.errors import NotFoundError
 from moorage.api.rbac import PolicyRule, RoleRef
-from moorage.apiserver.admission.chain import CREATE, UPDATE, Scope
-from moorage.apiserver.admission.collector import is_for_collector
-from moorage.apiserver.admission.refusal import refused
+from moorage.apiserver.admission.admission_request import refused
+from moorage.apiserver.admission.chain import CREATE, UPDATE, Scope, is_for_collector
 from moorage.apiserver.registry.kind import Obj
 from moorage.apiserver.registry.rbac.resolver import RuleResolver
 from moorage.apiserver.registry.rbac.rules import (

@@ -13,13 +13,13 @@ from typing import Any
 import msgspec
 
 from moorage.api.pods import Toleration
-from moorage.api.runtime_classes import RuntimeClass
+from moorage.api.runtime_group import RuntimeClass
+from moorage.apiserver.admission.admission_request import refused
 from moorage.apiserver.admission.chain import CREATE, Scope
-from moorage.apiserver.admission.refusal import refused
 from moorage.apiserver.registry.kind import Obj
 from moorage.apiserver.registry.request import Attributes
 from moorage.runtimeclass import AdmissionRefusal, PodFields, admit, check_admitted
-from moorage.runtimeclass.handler import is_implicit
+from moorage.runtimeclass.validation import is_implicit
 
 _DISABLED_FIELDS = ("runtimeClassName", "overhead")
 

@@ -16,8 +16,8 @@ from moorage.api.containers import Container, EphemeralContainer
 from moorage.api.names import random_suffix
 from moorage.api.pod_references import projects_account_token, secret_names
 from moorage.api.pods import MIRROR_ANNOTATION, Pod
+from moorage.apiserver.admission.admission_request import refused
 from moorage.apiserver.admission.chain import CREATE, UPDATE, Scope
-from moorage.apiserver.admission.refusal import refused
 from moorage.apiserver.registry.kind import Obj
 from moorage.apiserver.registry.request import Attributes
 

@@ -13,8 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
 from moorage.api.errors import FieldError, InvalidError
-from moorage.api.service_networks import holds
-from moorage.api.services import Service
+from moorage.api.services import Service, holds
 from moorage.apiserver.admission.chain import CREATE, UPDATE, Scope
 from moorage.apiserver.registry.kind import Obj
 from moorage.apiserver.registry.request import Attributes
@@ -157,7 +156,7 @@ class ServiceAddresses:
         )
 
     def _reserved_by_others(self, attributes: Attributes) -> set[str | int]:
-        """Return what other writes reserve; after a webhook's change this one is seen again."""
+        """Return the addresses that other writes than this one reserve."""
         return {address for address, by in self._reserved.items() if by is not attributes}
 
     def _reserve(self, attributes: Attributes, address: str | int) -> None:

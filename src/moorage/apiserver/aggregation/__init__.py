@@ -5,18 +5,14 @@
     availability.py           whether they answer                   discovery.py  what they serve
     openapi.py, swagger.py    its description
 
-Source: API docs "Kubernetes API Aggregation Layer"; kube-aggregator of Kubernetes 1.37.
+Source: API docs "Kubernetes API Aggregation Layer"; kube-aggregator of Kubernetes 1.36.
 """
 
 from moorage.apiserver.aggregation.availability import Availability
-from moorage.apiserver.aggregation.backend import Backends
-from moorage.apiserver.aggregation.discovery import ExtensionDiscovery
-from moorage.apiserver.aggregation.forward import ExtensionProxy
-from moorage.apiserver.aggregation.front_proxy import FrontProxy, write_trust
-from moorage.apiserver.aggregation.local import LocalServices
-from moorage.apiserver.aggregation.openapi import ExtensionDocuments
+from moorage.apiserver.aggregation.backend import Backends, ExtensionProxy, FrontProxy, write_trust
+from moorage.apiserver.aggregation.discovery import ExtensionDiscovery, ExtensionSwagger
+from moorage.apiserver.aggregation.openapi import ExtensionDocuments, LocalServices
 from moorage.apiserver.aggregation.services import Extensions
-from moorage.apiserver.aggregation.swagger import ExtensionSwagger
 
 __all__ = [
     "Availability",

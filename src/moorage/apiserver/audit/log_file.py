@@ -19,7 +19,7 @@ import msgspec
 
 from moorage.api.logs import Log
 from moorage.linux.log_file import rotate
-from moorage.linux.private import PRIVATE_FILE
+from moorage.linux.trust import PRIVATE_FILE
 
 _WITHIN_S = 30.0
 

@@ -30,7 +30,7 @@ class RecordedObjects(msgspec.Struct, frozen=True):
     codec: Codec
 
     def of_request(self, call: Call) -> Any:
-        """Return what a request sent. Raises StatusError, ValueError."""
+        """Return the body of a request. Raises StatusError, ValueError."""
         if call.verb == "patch":
             return _patch(call.body)
         media = call.media()
@@ -41,7 +41,7 @@ class RecordedObjects(msgspec.Struct, frozen=True):
         return self._decoded(call, call.body, media)
 
     def of_reply(self, call: Call, reply: Reply) -> Any:
-        """Return what an answer holds. Raises StatusError, ValueError."""
+        """Return the object of an answer. Raises StatusError, ValueError."""
         if reply.long is not None:
             raise ValueError("the body is encoded while it is sent")
         kind = reply.content_type.partition(";")[0]
@@ -100,7 +100,7 @@ def _patch(body: bytes) -> Any:
 
 
 def _reference(obj: Any) -> Obj:
-    """Return what an object says of itself, for the fields that the path does not give."""
+    """Return name and version of an object, for the fields that the path does not give."""
     metadata = obj.get("metadata") if isinstance(obj, dict) else None
     if not isinstance(metadata, dict):
         return {}

@@ -104,7 +104,7 @@ class AuditPolicy:
         self._rules = rules
 
     def recorded(self, user: User | None, action: Action) -> Recorded:
-        """Return what is recorded of a request. `user` is None if authentication failed."""
+        """Return the recorded parts of a request. `user` is None if authentication failed."""
         for rule, recorded in self._rules:
             if _matches(rule, user, action):
                 return recorded
@@ -156,7 +156,7 @@ def _recorded(document: _Document, rule: Rule) -> Recorded:
 
 
 def _faults(path: str, rule: Rule) -> Iterator[str]:
-    """Yield what is wrong with a rule. Source: apis/audit `validation`."""
+    """Yield the errors of a rule. Source: apis/audit `validation`."""
     if not rule.level:
         yield f"{path}.level: Required value"
     elif rule.level not in LEVELS:

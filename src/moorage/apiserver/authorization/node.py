@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 
 from moorage.api import labels
 from moorage.api.claims import pod_claims
-from moorage.api.claims.local_path import NODE_LABEL
+from moorage.api.claims.classes import NODE_LABEL
 from moorage.api.fields import FieldRequirement, FieldSelector
 from moorage.api.labels import Selector
 from moorage.api.persistent_volumes import PersistentVolume, PersistentVolumeClaim
@@ -18,7 +18,7 @@ from moorage.api.pod_references import config_map_names, resource_claim_names, s
 from moorage.api.pods import Pod
 from moorage.api.rbac import PolicyRule
 from moorage.api.runtime_group import GROUP as RUNTIME_GROUP
-from moorage.api.runtime_profiles import node_of_profile
+from moorage.api.runtime_group import node_of_profile
 from moorage.apiserver.admission.node_restriction import LEASE_NAMESPACE, node_name_of
 from moorage.apiserver.registry.rbac import Action, allows
 from moorage.apiserver.registry.request import User

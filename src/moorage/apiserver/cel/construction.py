@@ -4,7 +4,7 @@ The CEL library constructs only messages whose fields are declared. An `Object.s
 field, so the text is rewritten to a map, which has the type's name under `TYPE_KEY`; parsing, type
 checks and errors remain the library's. Errors are shown in the text as it was written. The same
 pass changes the form of the calls in `_RENAMED`. Source:
-API docs "Mutating Admission Policy"; apiserver `cel/mutation` of Kubernetes 1.37 (types by field
+API docs "Mutating Admission Policy"; apiserver `cel/mutation` of Kubernetes 1.36 (types by field
 path).
 """
 
@@ -273,7 +273,7 @@ def _punctuation(output: _Output, brackets: list[_Bracket], token: _Token, top: 
 
 
 def _start_of_value(output: _Output, top: _Bracket) -> str:
-    """Return what stands before the value of a field: values of all types fit into one map."""
+    """Return the text before the value of a field: values of all types fit into one map."""
     top.wants_field = False
     written = [piece for piece in output.pieces[-6:] if piece.strip()]
     if len(written) > 1 and written[-2].strip() == "?":

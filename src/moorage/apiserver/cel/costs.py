@@ -2,7 +2,7 @@
 
 A unit is about one step of an evaluation. Sizes of values follow the path that leads to them:
 `self.spec.names` has the bound that the schema gives it, or that the largest request does. Source:
-cel-go `checker/cost.go`, apiserver `cel/library/cost.go` of Kubernetes 1.37.
+cel-go `checker/cost.go`, apiserver `cel/library/cost.go` of Kubernetes 1.36.
 """
 
 from __future__ import annotations
@@ -11,8 +11,7 @@ import math
 from collections.abc import Callable
 from typing import NamedTuple
 
-from moorage.apiserver.cel.checked import CheckedExpression, Expr, kind_of
-from moorage.apiserver.cel.declared import Declared
+from moorage.apiserver.cel.checked import CheckedExpression, Declared, Expr, kind_of
 
 LARGEST = 2**64 - 1
 """The largest cost and size: estimates do not overflow."""
@@ -235,7 +234,7 @@ class _Estimator:
         return None
 
     def _estimate(self, call: _Call, overload: str, own: list[int]) -> _Estimate:
-        """Return what a call costs with its arguments, whose costs are given."""
+        """Return the cost of a call with its arguments, whose costs are given."""
         function = _FUNCTIONS.get(call.name)
         if function is not None and (found := function(self, call)) is not None:
             return _Estimate(_sum(found.cost, *own), found.size)

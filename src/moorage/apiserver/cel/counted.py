@@ -5,7 +5,7 @@ be left out or repeated, or where the cost depends on a value, the tree calls a 
 first: `e` becomes `@cost(3) ? e : true`, and a loop counts each of its rounds. Costs are those of
 kube-apiserver, which observes each step of the evaluation. Source: cel-go
 `interpreter/runtimecost.go`, `interpreter/planner.go`; apiserver `cel/library/cost.go` of
-Kubernetes 1.37.
+Kubernetes 1.36.
 """
 
 from __future__ import annotations
@@ -216,7 +216,7 @@ class _Counter:
         return cost
 
     def _own_cost(self, expr: Expr, operands: Sequence[Expr]) -> int:
-        """Return what the call itself costs; what depends on values is counted by the tree."""
+        """Return the cost of the call itself; costs by values are counted by the tree."""
         name, overloads = expr.call_expr.function, self._checked.overloads(expr)
         if name in _TEXT_OPERATORS:
             return self._operator(expr, operands, overloads)
@@ -333,7 +333,7 @@ class _Counter:
         return 0
 
     def _kind(self, expr: Expr) -> str:
-        """Return what is known of a value: `text`, `list`, `map`, `scalar`, or nothing."""
+        """Return the known form of a value: `text`, `list`, `map`, `scalar`, or none."""
         size = _constant_size(expr)
         if size is not None:
             return "text"
@@ -417,7 +417,7 @@ def _operands(expr: Expr) -> list[Expr]:
 
 
 def _unwrapped(expr: Expr) -> Expr:
-    """Return what `dyn(…)` is called with."""
+    """Return the argument of `dyn(…)`."""
     return expr.call_expr.args[0] if expr.call_expr.function == "dyn" else expr
 
 

@@ -1,7 +1,7 @@
 """CEL environment: the functions and extensions that expressions of Kubernetes may use.
 
 Source: API docs "CEL community libraries", "Kubernetes CEL libraries"; apiserver
-`apiserver/cel/environment` of Kubernetes 1.37.
+`pkg/cel/environment` of Kubernetes 1.36.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 An expression has an apply configuration as its value, `Object{…}`, or a list of patch operations,
 `[JSONPatch{…}]`. Applying them is not done here. Source: API docs "Mutating Admission Policy";
-apiserver `admission/plugin/policy/mutating/patch` of Kubernetes 1.37.
+apiserver `admission/plugin/policy/mutating/patch` of Kubernetes 1.36.
 """
 
 from __future__ import annotations

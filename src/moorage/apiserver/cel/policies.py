@@ -1,7 +1,7 @@
 """Validating policies: compilation and evaluation of their expressions, and checks of all policies.
 
 Source: API docs "Validating Admission Policy"; apiserver `admission/plugin/policy/validating` of
-Kubernetes 1.37.
+Kubernetes 1.36.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class CompiledPolicy:
         return PolicyResult(decisions, annotations)
 
     def _decisions(self, values: Values, budget: Budget) -> list[Decision]:
-        """Return what is decided. Raises OutOfBudgetError; messages are paid for last."""
+        """Return the decisions. Raises OutOfBudgetError; messages are paid for last."""
         failed: list[tuple[int, _Validation]] = []
         errors: list[Decision] = []
         spending = Spending(budget)
@@ -155,7 +155,7 @@ def _message(validation: _Validation, values: Values, spending: Spending) -> str
 
 
 def policy_problems(policy: Policy) -> list[Problem]:
-    """Return what is wrong with the expressions of a policy that is otherwise valid."""
+    """Return the errors of the expressions of a policy that is otherwise valid."""
     types = types_of(policy)
     problems: list[Problem] = []
     for path, expression, allowed in _expressions(policy):

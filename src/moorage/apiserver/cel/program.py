@@ -1,7 +1,7 @@
 """Programs: one expression, compiled and evaluated, with errors in the words of cel-go.
 
-Clients show these errors, so they read as kube-apiserver's. Source: cel-go `common/types`, measured
-against Kubernetes 1.37. An evaluation costs what it costs there, and is cut off at the same limit.
+Clients show these errors, so they read as kube-apiserver's. Source: cel-go `common/types`, compared
+with kube-apiserver. An evaluation costs what it costs there, and is cut off at the same limit.
 """
 
 from __future__ import annotations

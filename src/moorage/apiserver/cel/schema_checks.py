@@ -2,7 +2,7 @@
 
 A rule that stands below lists and maps is evaluated once for each of their elements: its cost is
 multiplied by how many there can be. Source: apiextensions `validation.go`, `cel_validation.go`,
-`schema/cel/compilation.go` of Kubernetes 1.37.
+`schema/cel/compilation.go` of Kubernetes 1.36.
 """
 
 from __future__ import annotations
@@ -11,9 +11,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from moorage.apiserver.cel.checked import CheckedExpression
+from moorage.apiserver.cel.checked import CheckedExpression, Declared, declare
 from moorage.apiserver.cel.costs import LARGEST, estimated_cost
-from moorage.apiserver.cel.declared import Declared, declare
 from moorage.apiserver.cel.environment import make_typed_environment
 from moorage.apiserver.cel.messages import Problem
 from moorage.apiserver.cel.program import CompileError, Program
@@ -87,7 +86,7 @@ class _Place:
 
 
 def schema_problems(schema: Schema) -> list[Problem]:
-    """Return what is wrong with the rules of a schema that is otherwise valid."""
+    """Return the errors of the rules of a schema that is otherwise valid."""
     checks = _Checks()
     return [*checks.problems(schema, schema, _Place()), *checks.total.problems()]
 

@@ -2,7 +2,7 @@
 
 Each node of the schema may have rules about its value, `self`. Rules that use `oldSelf` are about
 changes: they are evaluated where a value had an earlier one. Source: API docs "Validation rules",
-"Transition rules"; KEP-2876, KEP-4008 (ratcheting); apiextensions `schema/cel` of Kubernetes 1.37.
+"Transition rules"; KEP-2876, KEP-4008 (ratcheting); apiextensions `schema/cel` of Kubernetes 1.36.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ def is_embedded(schema: Schema) -> bool:
 
 
 def scope_of(schema: Schema, *, is_resource: bool) -> Scope:
-    """Return what the expressions about the values of a schema see."""
+    """Return the variables of the expressions about the values of a schema."""
     seen = as_resource(schema) if is_resource else schema
     return Scope(type_of(seen), conversion_of(seen))
 
@@ -318,7 +318,7 @@ class _EarlierItems:
             self._by_key = {self._key(item): item for item in old if isinstance(item, dict)}
 
     def of(self, item: Any) -> Any:
-        """Return what the item was, None for a new one."""
+        """Return the item's former value, None for a new one."""
         return self._by_key.get(self._key(item)) if isinstance(item, dict) else None
 
     def _key(self, item: dict[str, Any]) -> tuple[str, ...]:

@@ -37,7 +37,7 @@ from moorage.apiserver.cel.messages import (
 )
 from moorage.apiserver.cel.mutations import CompiledMutations
 from moorage.apiserver.cel.policies import CompiledPolicy, policy_problems
-from moorage.apiserver.cel.policy_types import type_problems
+from moorage.apiserver.cel.policy_scope import type_problems
 from moorage.apiserver.cel.program import CompileError
 from moorage.apiserver.cel.schema_checks import schema_problems
 from moorage.apiserver.cel.schema_rules import compile_schema, violations_of
@@ -66,7 +66,7 @@ class Compiled(Generic[T]):
         return key in self._made
 
     def get(self, key: str, source: dict[str, Any] | None) -> T:
-        """Return what a key names, compiled from its source if need be. Raises CompileError."""
+        """Return the value of a key, compiled from its source if need be. Raises CompileError."""
         if key not in self._made:
             assert source is not None, "the evaluator sends the source when it is asked for it"
             self._made[key] = self._make(source)

@@ -33,34 +33,34 @@ from moorage.api.errors import (
     StatusError,
 )
 from moorage.api.numbers import parse_int
-from moorage.api.pod_phases import ENDED_PHASES
+from moorage.api.pods import ENDED_PHASES
 from moorage.apiserver.endpoints.admitting import admit_connection
-from moorage.apiserver.endpoints.call import Call
+from moorage.apiserver.endpoints.call import Call, share_of
 from moorage.apiserver.endpoints.node_agents import AgentContexts, NodeAgent, NodeTls, agent_of
 from moorage.apiserver.endpoints.replies import TEXT, Reply
 from moorage.apiserver.endpoints.routing import is_true
-from moorage.apiserver.endpoints.shares import share_of
 from moorage.apiserver.registry.kind import Obj
 from moorage.apiserver.registry.kinds.node import NODE
 from moorage.apiserver.registry.objects import Admission, Objects
-from moorage.wire.streaming import byte_socket, channels
-from moorage.wire.streaming.connector import Connector
-from moorage.wire.streaming.deadlines import Deadlines
-from moorage.wire.streaming.dial import Refused, Upgraded, Upstream, dial
+from moorage.wire.streaming import byte_socket
+from moorage.wire.streaming import channel_socket as channels
+from moorage.wire.streaming.channel_socket import TUNNEL, Tunnel, accept
+from moorage.wire.streaming.connection import Deadlines
+from moorage.wire.streaming.dial import Connector, Refused, Upgraded, Upstream, dial
 from moorage.wire.streaming.pipe import join
 from moorage.wire.streaming.spdy import SpdySession
-from moorage.wire.streaming.takeover import HandledResponse, take_over
 from moorage.wire.streaming.unfinished import Unfinished
 from moorage.wire.streaming.upgrade import (
     PROTOCOL_VERSION,
     SPDY,
     WEBSOCKET,
+    HandledResponse,
     offered_subprotocols,
     passed_back,
     passed_on,
+    take_over,
     upgrade_of,
 )
-from moorage.wire.streaming.websocket import TUNNEL, Tunnel, accept
 
 Answered = Reply | web.StreamResponse
 

@@ -10,16 +10,14 @@ import msgspec
 from moorage.api.configuration import Secret, ServiceAccount
 from moorage.api.errors import NotFoundError
 from moorage.api.ingress_classes import IngressClass
-from moorage.api.namespaces import Namespace
+from moorage.api.names import Namespace
 from moorage.api.nodes import Node
 from moorage.api.persistent_volumes import PersistentVolume, PersistentVolumeClaim, StorageClass
-from moorage.api.pods import Pod
-from moorage.api.priorities import PriorityClass
+from moorage.api.pods import Pod, PriorityClass
 from moorage.api.quotas import LimitRange, ResourceQuota
 from moorage.api.rbac import ClusterRole, ClusterRoleBinding, Role, RoleBinding
-from moorage.api.runtime_classes import RuntimeClass
-from moorage.api.service_networks import DEFAULT_NAME, IPAddress, ServiceCIDR
-from moorage.api.services import Service
+from moorage.api.runtime_group import RuntimeClass
+from moorage.api.services import DEFAULT_NAME, IPAddress, Service, ServiceCIDR
 from moorage.apiserver.registry.kind import Kind, Obj
 from moorage.apiserver.registry.kinds.clusterrole import CLUSTER_ROLE
 from moorage.apiserver.registry.kinds.clusterrolebinding import CLUSTER_ROLE_BINDING

@@ -12,9 +12,9 @@ import msgspec
 
 from moorage.api.errors import BadRequestError
 from moorage.api.headers import STORE_HEADER
+from moorage.apiserver.endpoints.bodies import BodyDecoder
 from moorage.apiserver.endpoints.call import Call
-from moorage.apiserver.endpoints.decoding import BodyDecoder
-from moorage.apiserver.endpoints.kept_batches import KeptBatches
+from moorage.apiserver.endpoints.list_body import KeptBatches
 from moorage.apiserver.endpoints.negotiation import PARTIAL, PARTIAL_LIST, PLAIN, Representation
 from moorage.apiserver.endpoints.options import delete_options, int_option, write_request
 from moorage.apiserver.endpoints.patching import Patcher

@@ -16,8 +16,8 @@ from moorage.api.fields import EVERYTHING, FieldRequirement, FieldSelector, pars
 from moorage.api.labels import Requirement, Selector
 from moorage.apiserver.authentication import Authenticator
 from moorage.apiserver.authorization import Authorizer
+from moorage.apiserver.endpoints.bodies import BodyDecoder
 from moorage.apiserver.endpoints.call import Call
-from moorage.apiserver.endpoints.decoding import BodyDecoder
 from moorage.apiserver.endpoints.replies import Reply, document_reply
 from moorage.apiserver.registry.kind import Obj
 from moorage.apiserver.registry.rbac import Action, RuleResolver

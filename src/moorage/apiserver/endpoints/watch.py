@@ -37,8 +37,13 @@ from moorage.apiserver.endpoints.representations import (
     shown_object,
 )
 from moorage.apiserver.endpoints.routing import is_true
-from moorage.apiserver.endpoints.watch_feed import ConvertedFeed, Feed, Frame, PlainFeed
-from moorage.apiserver.endpoints.watch_socket import WatchSocket
+from moorage.apiserver.endpoints.watch_feed import (
+    ConvertedFeed,
+    Feed,
+    Frame,
+    PlainFeed,
+    WatchSocket,
+)
 from moorage.apiserver.registry.codec import RESOURCE, Codec, Media
 from moorage.apiserver.registry.columns.table import bookmark_table, row_table
 from moorage.apiserver.registry.kind import Kind, Obj, Served, View
@@ -261,7 +266,7 @@ class _Body:
         self._chunks = chunks
 
     def is_ready(self) -> bool:
-        """Return whether the client is there and has read most of what it was sent."""
+        """Return whether the client is connected and has read most of its data."""
         protocol = self._request.protocol
         transport = protocol.transport
         return transport is not None and not protocol.writing_paused and not transport.is_closing()

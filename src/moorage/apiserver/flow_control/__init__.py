@@ -11,9 +11,8 @@ I/O; `control` and `keeper` act. Source: KEP-1040.
 """
 
 from moorage.apiserver.flow_control.control import SEATS, Flow, FlowControl, Seat
-from moorage.apiserver.flow_control.dumps import FlowDumps
 from moorage.apiserver.flow_control.families import flow_control_families
-from moorage.apiserver.flow_control.keeper import FlowKeeper
+from moorage.apiserver.flow_control.keeper import FlowDumps, FlowKeeper
 
 __all__ = [
     "SEATS",

@@ -24,7 +24,7 @@ from moorage.api.flow_control import (
     QueuingConfiguration,
 )
 from moorage.apiserver.flow_control.defaults import MANDATORY_LEVELS, MANDATORY_SCHEMAS
-from moorage.apiserver.flow_control.sharding import is_dealable
+from moorage.apiserver.flow_control.fair_queues import is_dealable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +66,7 @@ class Configuration:
 def digest(
     levels: Iterable[PriorityLevelConfiguration], schemas: Iterable[FlowSchema]
 ) -> Configuration:
-    """Return what the objects of the API amount to."""
+    """Return the configuration that the API's objects make together."""
     usable = dict(_MANDATORY_LEVELS)
     for level in levels:
         digested = usable_level(level)

@@ -19,12 +19,10 @@ from moorage.api.flow_control import FlowSchema, PriorityLevelConfiguration
 from moorage.api.logs import Log
 from moorage.api.meta import Object
 from moorage.apiserver.endpoints.routing import Target
-from moorage.apiserver.flow_control.classifier import Classifier
+from moorage.apiserver.flow_control.classifier import Classifier, distinguisher_of
 from moorage.apiserver.flow_control.configuration import Configuration, SchemaConfiguration, digest
-from moorage.apiserver.flow_control.fair_queues import Queue
-from moorage.apiserver.flow_control.matching import distinguisher_of
+from moorage.apiserver.flow_control.fair_queues import Queue, flow_hash, hand_of
 from moorage.apiserver.flow_control.seats import Level, SeatPool
-from moorage.apiserver.flow_control.sharding import flow_hash, hand_of
 from moorage.apiserver.registry.kind import Kind
 from moorage.apiserver.registry.kinds.flowschema import FLOW_SCHEMA
 from moorage.apiserver.registry.kinds.prioritylevelconfiguration import PRIORITY_LEVEL_CONFIGURATION

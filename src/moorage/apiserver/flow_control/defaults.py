@@ -1,6 +1,6 @@
 """Default flow schemas and priority levels of a cluster: the mandatory and the suggested ones.
 
-Source: apiserver `apis/flowcontrol/bootstrap` of Kubernetes 1.37. The specifications of the
+Source: apiserver `apis/flowcontrol/bootstrap` of Kubernetes 1.36. The specifications of the
 mandatory ones are those that validation insists on.
 """
 

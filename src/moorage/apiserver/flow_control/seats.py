@@ -71,7 +71,7 @@ class Level:
         return not self.in_use and not self.queues.waiting
 
     def limit(self, limits: SeatLimits) -> None:
-        """Set the limits that the configuration comes to."""
+        """Set the limits that follow from the configuration."""
         self.is_exempt = self.configuration.is_exempt
         self.nominal, self.lower, self.upper = limits.nominal, limits.lower, limits.upper
 

@@ -17,7 +17,7 @@ class DocumentError(ValueError):
 
 
 def read_option_file(path: Path) -> bytes:
-    """Return what is in a file. Raises OptionFileError."""
+    """Return the content of a file. Raises OptionFileError."""
     try:
         with path.open("rb") as file:
             content = file.read(_LONGEST_BYTES + 1)

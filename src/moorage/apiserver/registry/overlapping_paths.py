@@ -1,6 +1,6 @@
 """Overlapping paths: files of a volume that others hide.
 
-Source: `pkg/api/pod/warnings`, `warningsForOverlappingVirtualPaths`, Kubernetes 1.37.
+Source: `pkg/api/pod/warnings`, `warningsForOverlappingVirtualPaths`, Kubernetes 1.36.
 """
 
 from __future__ import annotations

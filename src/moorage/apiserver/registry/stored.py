@@ -208,7 +208,7 @@ class _HeadReader:
         self._fallbacks = [(n, len(selectable) + i) for i, n in enumerate(fallbacks)]
 
     def read(self, value: bytes) -> _Head:
-        """Return what the bytes of an object say. Hot path: every write, and each object's load."""
+        """Parse an object's bytes. Hot path: every write, and each object's load."""
         head: Any = self._decode(value)
         try:
             labels, *values, _ = self._get_all(head)

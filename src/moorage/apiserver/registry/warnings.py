@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from moorage.api import quantity
-from moorage.api.node_labels import DEPRECATED
+from moorage.api.nodes import DEPRECATED
 from moorage.apiserver.registry.kind import Obj
 from moorage.apiserver.registry.overlapping_paths import overlap_warnings
 

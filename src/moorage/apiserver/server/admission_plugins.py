@@ -11,7 +11,8 @@ import msgspec
 
 from moorage.api.clock import Clock
 from moorage.api.host_ports import Listener
-from moorage.api.runtime_quotas import RuntimeClassQuota
+from moorage.api.runtime_group import RuntimeClassQuota
+from moorage.apiserver.admission.admission_request import Patching
 from moorage.apiserver.admission.certificates import (
     CertificateApproval,
     CertificateRequester,
@@ -22,10 +23,8 @@ from moorage.apiserver.admission.certificates import (
     PodCertificateSigning,
 )
 from moorage.apiserver.admission.chain import AdmissionChain, Plugin
-from moorage.apiserver.admission.claim_resize import PersistentVolumeClaimResize
 from moorage.apiserver.admission.configuration import AdmissionOptions
-from moorage.apiserver.admission.default_ingress_class import DefaultIngressClass
-from moorage.apiserver.admission.default_storage_class import DefaultStorageClass
+from moorage.apiserver.admission.default_classes import DefaultIngressClass, DefaultStorageClass
 from moorage.apiserver.admission.default_tolerations import DefaultTolerationSeconds
 from moorage.apiserver.admission.host_ports import HostPortAdmission
 from moorage.apiserver.admission.limit_ranger import LimitRanger
@@ -33,7 +32,10 @@ from moorage.apiserver.admission.missing_network import MissingNetwork
 from moorage.apiserver.admission.namespaces import NamespaceLifecycle
 from moorage.apiserver.admission.node_owned_objects import NodeOwnedObjects
 from moorage.apiserver.admission.node_restriction import NodeRestriction
-from moorage.apiserver.admission.patched import Patching
+from moorage.apiserver.admission.persistent_volume_claims import (
+    PersistentVolumeClaimResize,
+    StorageObjectInUseProtection,
+)
 from moorage.apiserver.admission.pod_resize import PodResizeValidator
 from moorage.apiserver.admission.pod_security import PodSecurity
 from moorage.apiserver.admission.pod_topology_labels import PodTopologyLabels
@@ -55,7 +57,6 @@ from moorage.apiserver.admission.runtime_policies.class_quotas import WriteUsed 
 from moorage.apiserver.admission.runtime_policies.sources import CustomReader, RuntimeFacts
 from moorage.apiserver.admission.service_account import ServiceAccountAdmission
 from moorage.apiserver.admission.service_addresses import ServiceAddresses
-from moorage.apiserver.admission.storage_protection import StorageObjectInUseProtection
 from moorage.apiserver.admission.taint_nodes import TaintNewNodes
 from moorage.apiserver.admission.webhooks import (
     CachedWebhooks,
@@ -176,7 +177,7 @@ class AdmissionPlugins(msgspec.Struct, frozen=True, kw_only=True):
         return Selection(policies, self.readers.find_namespace)
 
     def _checking(self) -> list[Plugin]:
-        """Return what upstream decides in the registry, after admission."""
+        """Return the plugins for rules that upstream has in the registry, after admission."""
         readers = self.readers
         return [
             CertificateRequester(self.clock),

@@ -20,7 +20,7 @@ from aiohttp import web
 from moorage.api.clock import Clock
 from moorage.api.host_ports import Listener
 from moorage.api.quotas import ResourceQuota
-from moorage.api.runtime_quotas import RuntimeClassQuota
+from moorage.api.runtime_group import RuntimeClassQuota
 from moorage.apiserver.admission.configuration import AdmissionOptions
 from moorage.apiserver.admission.runtime_policies.sources import CLASS_QUOTAS, CustomReader
 from moorage.apiserver.aggregation import (
@@ -42,14 +42,12 @@ from moorage.apiserver.audit import (
     audit_families,
 )
 from moorage.apiserver.authentication import Authenticator, TokenSigner, TokenVerifier
-from moorage.apiserver.authentication.authenticator import StaticToken
-from moorage.apiserver.authentication.bootstrap_tokens import BootstrapTokens
+from moorage.apiserver.authentication.authenticator import BootstrapTokens, StaticToken
 from moorage.apiserver.authorization import Authorizer, NodeAuthorizer
 from moorage.apiserver.cel.evaluator import Evaluator
-from moorage.apiserver.endpoints.bodies import BodyLimits
+from moorage.apiserver.endpoints.bodies import BodyDecoder, BodyLimits
 from moorage.apiserver.endpoints.component_statuses import ComponentStatuses
 from moorage.apiserver.endpoints.connect import Connect
-from moorage.apiserver.endpoints.decoding import BodyDecoder
 from moorage.apiserver.endpoints.discovery import DiscoveryHandler
 from moorage.apiserver.endpoints.node_agents import NodeTls
 from moorage.apiserver.endpoints.oidc import IssuerPages
@@ -104,8 +102,12 @@ from moorage.apiserver.registry.worker import Worker
 from moorage.apiserver.server.admission_plugins import AdmissionPlugins
 from moorage.apiserver.server.custom_resources import CustomResources
 from moorage.apiserver.server.handler import Answer, Elsewhere, Foreign, Handler, Page, Subresources
-from moorage.apiserver.server.health import Health, version_reply
-from moorage.apiserver.server.metrics_page import MetricsPage, storage_families
+from moorage.apiserver.server.own_endpoints import (
+    Health,
+    MetricsPage,
+    storage_families,
+    version_reply,
+)
 from moorage.apiserver.server.pki import load_signing_key
 from moorage.apiserver.server.quick_reads import QuickReads
 from moorage.apiserver.server.quota_status import write_class_quota_used, write_quota_used

@@ -2,7 +2,7 @@
 
 Part of the API server, as upstream's apiextensions controllers are: a definition is served the
 moment its condition Established is stored. Source: apiextensions controllers `status`, `establish`
-and `finalizer` of Kubernetes 1.37.
+and `finalizer` of Kubernetes 1.36.
 """
 
 from __future__ import annotations

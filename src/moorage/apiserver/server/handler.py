@@ -31,7 +31,7 @@ from moorage.apiserver.authentication import Authenticator
 from moorage.apiserver.authentication.impersonation import impersonated
 from moorage.apiserver.authorization import Authorizer, refusal
 from moorage.apiserver.endpoints.bodies import Bodies, BodyLimits
-from moorage.apiserver.endpoints.call import Call
+from moorage.apiserver.endpoints.call import Call, share_of
 from moorage.apiserver.endpoints.negotiation import error_form
 from moorage.apiserver.endpoints.replies import (
     Reply,
@@ -50,16 +50,14 @@ from moorage.apiserver.endpoints.routing import (
     route_of,
     verb_of,
 )
-from moorage.apiserver.endpoints.shares import share_of
 from moorage.apiserver.endpoints.watch import WatchStreams
 from moorage.apiserver.flow_control import Flow, FlowControl
 from moorage.apiserver.registry.kind import Kind, Obj, Served
 from moorage.apiserver.registry.rbac import Action
 from moorage.apiserver.registry.request import ANONYMOUS, User
 from moorage.apiserver.registry.resource_map import ResourceMap
-from moorage.apiserver.server.audit_ids import AuditIds
 from moorage.apiserver.server.heads import RequestHead, RequestHeads, check_text
-from moorage.apiserver.server.health import is_health_path
+from moorage.apiserver.server.own_endpoints import is_health_path
 from moorage.apiserver.server.quick_reads import QuickReads
 from moorage.apiserver.server.request_deadlines import (
     RequestDeadlines,
@@ -68,7 +66,7 @@ from moorage.apiserver.server.request_deadlines import (
     write_timed_out,
 )
 from moorage.apiserver.server.seating import Seating
-from moorage.apiserver.server.served_requests import ServedRequests, code_of
+from moorage.apiserver.server.served_requests import AuditIds, ServedRequests, code_of
 from moorage.wire.serving import is_proven, peer_certificate, prove
 
 Answer = Callable[[Call], Awaitable[Reply | web.StreamResponse]]
@@ -476,7 +474,7 @@ def _label_selector(text: str) -> Selector:
 
 
 def _routed(http: web.BaseRequest) -> _Routed:
-    """Return what a request is about, its verb, the action to authorize, its selectors."""
+    """Return a request's target, its verb, the action to authorize, its selectors."""
     if not http.query_string:
         route = route_of(http.method, http.path)
         return route.target, route.verb, route.action, _EVERYTHING

@@ -55,7 +55,7 @@ class RequestHeads:
         self._kept: dict[_RawHead, RequestHead] = {}
 
     def of(self, http: web.BaseRequest) -> RequestHead:
-        """Return what a request's headers say.
+        """Return a request's parsed headers.
 
         Raises BadRequestError for text that is not UTF-8, UnauthorizedError for a token that
         cannot be decoded.

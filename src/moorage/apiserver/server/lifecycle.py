@@ -20,10 +20,9 @@ from moorage.api.clock import Clock, SystemClock
 from moorage.api.logs import Log
 from moorage.apiserver.aggregation import write_trust
 from moorage.apiserver.server.assembly import READINESS, Api, ApiOptions, assemble
-from moorage.apiserver.server.bootstrap import bootstrap
+from moorage.apiserver.server.bootstrap import bootstrap, write_service_network
 from moorage.apiserver.server.compaction import keep_compacting, keep_expiring_events
 from moorage.apiserver.server.own_endpoints import correct_own_service, write_own_endpoints
-from moorage.apiserver.server.service_network import write_service_network
 from moorage.apiserver.server.token_uses import start_tracking
 from moorage.apiserver.storage import SqliteStore
 from moorage.linux.descriptors import descriptor_limit

@@ -20,21 +20,19 @@ from moorage.api.clock import Clock
 from moorage.api.errors import StatusError
 from moorage.apiserver.authentication import Authenticator
 from moorage.apiserver.authorization import Authorizer
-from moorage.apiserver.endpoints.call import Call
+from moorage.apiserver.endpoints.call import Call, share_of
 from moorage.apiserver.endpoints.negotiation import Representation, negotiate
 from moorage.apiserver.endpoints.replies import Reply, whole_answer
 from moorage.apiserver.endpoints.representations import object_body
 from moorage.apiserver.endpoints.routing import Target, route_of
-from moorage.apiserver.endpoints.shares import share_of
 from moorage.apiserver.flow_control import FlowControl
 from moorage.apiserver.registry.codec import Codec, Media
 from moorage.apiserver.registry.kind import Kind, Served
 from moorage.apiserver.registry.rbac import Action
 from moorage.apiserver.registry.resource_map import ResourceMap
 from moorage.apiserver.registry.stored import Stored
-from moorage.apiserver.server.audit_ids import AuditIds
 from moorage.apiserver.server.heads import RequestHead
-from moorage.apiserver.server.served_requests import RequestSeries, ServedRequests
+from moorage.apiserver.server.served_requests import AuditIds, RequestSeries, ServedRequests
 from moorage.apiserver.storage import WatchCache
 from moorage.wire.serving import HttpConnection
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from moorage.api.errors import ConflictError, InternalError
 from moorage.api.meta import ObjectMeta
 from moorage.api.quotas import ResourceQuota
-from moorage.api.runtime_quotas import RuntimeClassQuota
+from moorage.api.runtime_group import RuntimeClassQuota
 from moorage.apiserver.registry.kind import Kind, Obj
 from moorage.apiserver.registry.kinds.resourcequota import RESOURCE_QUOTA
 from moorage.apiserver.registry.objects import Objects
@@ -26,7 +26,7 @@ async def write_class_quota_used(
 ) -> None:
     """Write `status.used` of a quota of the kind as it is served.
 
-    Raises ConflictError, InternalError when the kind is served no more.
+    Raises ConflictError, InternalError when the kind is no longer served.
     """
     if kind is None:
         raise InternalError.of(f"RuntimeClassQuota {quota.metadata.name} is not served")

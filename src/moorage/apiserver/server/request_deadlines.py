@@ -33,13 +33,13 @@ _BODY: Final = (
 
 
 class RequestLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """Seconds for a request, and for a write once its body is there."""
+    """Seconds for a request, and for a write once its body is read."""
 
     request_s: float = 60.0
     write_s: float = 34.0
 
     def seconds(self, http: web.BaseRequest) -> float:
-        """Return the limit of a request. Raises BadRequestError for a `timeout` that is none."""
+        """Return the limit of a request. Raises BadRequestError for an invalid `timeout`."""
         if _PARAMETER not in http.query_string:
             return self.request_s
         seconds = _parsed(http.query.get(_PARAMETER, ""))

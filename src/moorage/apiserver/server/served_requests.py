@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from random import getrandbits
 
 from aiohttp import web
 
@@ -19,6 +20,22 @@ from moorage.apiserver.endpoints.call import Call
 from moorage.apiserver.endpoints.routing import STREAMS
 from moorage.apiserver.registry.resource_map import ResourceMap
 from moorage.wire.metrics import Counter, Family, Gauge, Histogram
+
+# Audit IDs: they identify requests in answers, logs and audit events, but authorize nothing.
+
+
+class AuditIds:
+    """Makes IDs in the form of a UUID: random for the process, then counted."""
+
+    def __init__(self) -> None:
+        digits = f"{getrandbits(80):020x}"
+        self._start = f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:]}-"
+        self._number = getrandbits(40)
+
+    def __call__(self) -> str:
+        self._number += 1
+        return f"{self._start}{self._number:012x}"
+
 
 _COMPONENT = "apiserver"
 _BOUNDS = (

@@ -2,7 +2,7 @@
 
 Notes wait for a task that writes them, each Secret once; beyond 1,024 they are dropped, and the
 next use makes another. Source: apiserver `serviceaccount/legacy` and controlplane
-`legacytokentracking` of Kubernetes 1.37.
+`legacytokentracking` of Kubernetes 1.36.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from moorage.apiserver.storage.copying import accept_copy, check_copy, copy_data
 from moorage.apiserver.storage.inspection import Inspection, inspect
 from moorage.apiserver.storage.loss import check_kept
 from moorage.apiserver.storage.mark import Recorded, accept_loss
-from moorage.apiserver.storage.queue_budget import QueueBudget
+from moorage.apiserver.storage.shared_queue import QueueBudget
 from moorage.apiserver.storage.sqlite import SqliteStore
 from moorage.apiserver.storage.store import (
     Change,

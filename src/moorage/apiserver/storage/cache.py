@@ -17,9 +17,7 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
-from moorage.apiserver.storage.keys import prefix_end
-from moorage.apiserver.storage.queue_budget import QueueBudget
-from moorage.apiserver.storage.shared_queue import SharedQueue
+from moorage.apiserver.storage.shared_queue import QueueBudget, SharedQueue
 from moorage.apiserver.storage.store import (
     Change,
     CompactedError,
@@ -27,6 +25,7 @@ from moorage.apiserver.storage.store import (
     Page,
     Store,
     StoreBrokenError,
+    prefix_end,
 )
 from moorage.apiserver.storage.watcher import Watcher
 

@@ -17,8 +17,14 @@ from typing import Any
 
 import msgspec
 
-from moorage.apiserver.storage.keys import prefix_end
-from moorage.apiserver.storage.store import Change, Damage, Entry, Page, StoreBrokenError
+from moorage.apiserver.storage.store import (
+    Change,
+    Damage,
+    Entry,
+    Page,
+    StoreBrokenError,
+    prefix_end,
+)
 
 FORMAT = 2
 _TABLES = """

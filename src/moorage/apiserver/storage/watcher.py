@@ -12,8 +12,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Generic, Protocol, TypeVar
 
-from moorage.apiserver.storage.queue_budget import QueueBudget, QueuedFrame
-from moorage.apiserver.storage.shared_queue import Place, SharedQueue
+from moorage.apiserver.storage.shared_queue import Place, QueueBudget, QueuedFrame, SharedQueue
 
 W = TypeVar("W")
 W_contra = TypeVar("W_contra", contravariant=True)
@@ -33,7 +32,7 @@ class Outlet(Protocol[W_contra]):
     """Where the frames of a watch go while its task waits."""
 
     def is_ready(self) -> bool:
-        """Return whether the client is there and has read most of what it was sent."""
+        """Return whether the client is connected and has read most of its data."""
 
     def send(self, frames: Sequence[W_contra]) -> None:
         """Send frames without waiting for the client. Raises nothing."""
@@ -77,7 +76,7 @@ class Watcher(Generic[E, W]):
         return self._own_bytes if shared is None else self._own_bytes + shared.queued_bytes
 
     def share(self, queue: SharedQueue[E, W]) -> None:
-        """Read later events from a shared queue, after what is queued here; `push` no more."""
+        """Read later events from a shared queue, after the own one; `push` is not used again."""
         self._shared = queue.join(self)
 
     def send_by(self, outlet: Outlet[W], most_bytes: int) -> None:

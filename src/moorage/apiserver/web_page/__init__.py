@@ -8,7 +8,7 @@ servers, `server.py` serves it, with a client as the reader.
 It needs neither JavaScript nor other servers, so that it works offline and with a screen reader.
 """
 
-from moorage.apiserver.web_page.reader import Reader
+from moorage.apiserver.web_page.doors import Reader
 from moorage.apiserver.web_page.site import Page, Site
 
 __all__ = ["Page", "Reader", "Site"]

@@ -6,14 +6,25 @@ have a limit, and so have lists.
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+
 import msgspec
 
 from moorage.api.meta import Condition, Object, ObjectMeta
 from moorage.api.nodes import NodeRuntimeHandler
-from moorage.api.runtime_classes import RuntimeClass
-from moorage.api.runtime_group import ISOLATION_LABEL, MANAGED_LABEL, MEASUREMENT_LABEL, PROBE_LABEL
-from moorage.api.runtime_profiles import WORKING, ProfileFeature, RuntimeProfile
+from moorage.api.runtime_group import (
+    ISOLATION_LABEL,
+    MANAGED_LABEL,
+    MEASUREMENT_LABEL,
+    PROBE_LABEL,
+    WORKING,
+    ProfileFeature,
+    RuntimeClass,
+    RuntimeProfile,
+)
 from moorage.runtimeclass.features import FEATURES
+from moorage.runtimeclass.validation import is_implicit
 from moorage.wire.client.resources import EVENTS, NODES, PODS, read_as
 
 MOST_LETTERS = 200
@@ -85,7 +96,7 @@ def shortened(text: str, most: int = MOST_LETTERS) -> str:
 
 
 def small_node(node: NodeRow) -> NodeRow:
-    """Return what the page shows of a node."""
+    """Return the fields of a node that the page shows."""
     handlers = tuple(
         NodeRuntimeHandler(name=shortened(handler.name))
         for handler in node.status.runtime_handlers[:_MOST_HANDLERS]
@@ -94,7 +105,7 @@ def small_node(node: NodeRow) -> NodeRow:
 
 
 def small_class(runtime_class: RuntimeClass) -> RuntimeClass:
-    """Return what the page shows of a class."""
+    """Return the fields of a class that the page shows."""
     meta = runtime_class.metadata
     labels = {key: shortened(meta.labels[key]) for key in _LABELS if key in meta.labels}
     return msgspec.structs.replace(
@@ -103,7 +114,7 @@ def small_class(runtime_class: RuntimeClass) -> RuntimeClass:
 
 
 def small_event(event: EventRow) -> EventRow:
-    """Return what the page shows of an event."""
+    """Return the fields of an event that the page shows."""
     return EventRow(
         type=shortened(event.type),
         reason=shortened(event.reason),
@@ -121,7 +132,7 @@ class SmallProfiles:
         self._findings: dict[tuple[ProfileFeature, ...], tuple[ProfileFeature, ...]] = {}
 
     def small(self, profile: RuntimeProfile) -> RuntimeProfile | None:
-        """Return what the page shows of a profile, None for one that is left out."""
+        """Return the fields of a profile that the page shows, None for one that is left out."""
         spec, status = profile.spec, profile.status
         count = self._counts[spec.node_name] = self._counts.get(spec.node_name, 0) + 1
         if count > _MOST_HANDLERS:
@@ -162,3 +173,51 @@ def _small_condition(condition: Condition) -> Condition:
         reason=shortened(condition.reason),
         message=shortened(condition.message),
     )
+
+
+# Tally of pods: how many each class has by phase, and the first pods of one class.
+#
+# Of a hundred thousand pods a page shows a few numbers, so that none is kept.
+
+NO_CLASS = ""
+"""Name under which pods without a class are counted."""
+PHASES = ("Pending", "Running", "Succeeded", "Failed")
+MOST_PODS = 500
+"""Limit on the pods that one page lists."""
+
+
+class PodTally:
+    """Counts pods as they are read. Of the class `listed` it keeps the first `MOST_PODS`."""
+
+    def __init__(self, listed: str | None = None) -> None:
+        self._listed = listed
+        self._counts: dict[str, Counter[str]] = defaultdict(Counter)
+        self._pods: list[PodRow] = []
+
+    def add(self, pod: PodRow) -> None:
+        """Count a pod."""
+        name = class_of(pod)
+        phase = pod.status.phase or "Pending"
+        # A node may write any words as phases of its pods, each another one.
+        self._counts[name][phase if phase in PHASES else "Unknown"] += 1
+        if name != self._listed:
+            return
+        status = PodRowStatus(shortened(pod.status.phase), shortened(pod.status.reason))
+        self._pods.append(PodRow(pod.metadata, pod.spec, status))
+        if len(self._pods) >= 2 * MOST_PODS:
+            self._pods = list(self.first())
+
+    def first(self) -> tuple[PodRow, ...]:
+        """Return the pods of the listed class by namespace and name, at most `MOST_PODS`."""
+        ordered = sorted(self._pods, key=lambda pod: (pod.metadata.namespace, pod.metadata.name))
+        return tuple(ordered[:MOST_PODS])
+
+    def counts(self) -> Mapping[str, Counter[str]]:
+        """Return how many pods each class has, by phase."""
+        return self._counts
+
+
+def class_of(pod: PodRow) -> str:
+    """Return the name of a pod's class, `NO_CLASS` for the node's default."""
+    name = pod.spec.runtime_class_name
+    return NO_CLASS if name is None or is_implicit(name) else name

@@ -20,8 +20,7 @@ from aiohttp import web
 from moorage.api.clock import Clock, SystemClock
 from moorage.api.errors import MethodNotAllowedError, StatusError
 from moorage.api.logs import Log
-from moorage.apiserver.web_page.doors import ROOT, Door, Visit
-from moorage.apiserver.web_page.reader import Reader
+from moorage.apiserver.web_page.doors import ROOT, Door, Reader, Visit
 from moorage.apiserver.web_page.site import HEADERS, STYLE, Page, Site
 from moorage.linux.descriptors import descriptor_limit
 from moorage.wire.client.rest import UnreachableError

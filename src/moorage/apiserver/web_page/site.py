@@ -23,22 +23,26 @@ from moorage.api.errors import ForbiddenError, NotFoundError
 from moorage.api.meta import Object
 from moorage.api.names import dns_label_errors, dns_subdomain_errors
 from moorage.api.pods import ContainerStatus, Pod
-from moorage.api.runtime_classes import RuntimeClass
-from moorage.api.runtime_group import CHOICE_ANNOTATION, CHOICE_REASON_ANNOTATION
-from moorage.api.runtime_profiles import RuntimeProfile
+from moorage.api.runtime_group import (
+    CHOICE_ANNOTATION,
+    CHOICE_REASON_ANNOTATION,
+    RuntimeClass,
+    RuntimeProfile,
+)
+from moorage.apiserver.web_page.doors import Reader
 from moorage.apiserver.web_page.objects import (
     EVENT_ROWS,
+    NO_CLASS,
     NODE_ROWS,
     POD_ROWS,
     EventRow,
     NodeRow,
+    PodTally,
     SmallProfiles,
     small_class,
     small_event,
     small_node,
 )
-from moorage.apiserver.web_page.pod_tally import NO_CLASS, PodTally
-from moorage.apiserver.web_page.reader import Reader
 from moorage.apiserver.web_page.templates import Templates
 from moorage.apiserver.web_page.views import ClassView, class_rows, overview
 from moorage.runtimeclass.start_phases import CONDITION_RESOLUTION_MS, StartPhases, phases_of
@@ -211,7 +215,7 @@ class _Lists:
         return found
 
     async def attempt(self, resource: Resource[Any], read: Callable[[], Awaitable[Any]]) -> Any:
-        """Return what `read` returns, None where the user may not read it or it does not exist."""
+        """Return the result of `read`, None where the user may not read it or it does not exist."""
         try:
             return await read()
         except ForbiddenError:

@@ -9,13 +9,17 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from moorage.api.conditions import is_true
-from moorage.api.runtime_classes import RuntimeClass
-from moorage.api.runtime_group import ISOLATION_LABEL, MANAGED, MANAGED_LABEL
-from moorage.api.runtime_profiles import WORKING, ProfileFeature, RuntimeProfile
-from moorage.apiserver.web_page.objects import NodeRow, PodRow, shortened
-from moorage.apiserver.web_page.pod_tally import NO_CLASS, PHASES
-from moorage.runtimeclass.feature_findings import alike, lacks
-from moorage.runtimeclass.features import FEATURES, Feature, FeatureArea
+from moorage.api.runtime_group import (
+    ISOLATION_LABEL,
+    MANAGED,
+    MANAGED_LABEL,
+    WORKING,
+    ProfileFeature,
+    RuntimeClass,
+    RuntimeProfile,
+)
+from moorage.apiserver.web_page.objects import NO_CLASS, PHASES, NodeRow, PodRow, shortened
+from moorage.runtimeclass.features import FEATURES, Feature, FeatureArea, alike, lacks
 from moorage.runtimeclass.temporary_classes import is_temporary
 
 MOST_CLASSES = 500

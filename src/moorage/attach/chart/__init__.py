@@ -10,8 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from moorage.attach.chart.templates import Key, templates
-from moorage.attach.chart.texts import CHART, NOTES, test_objects
-from moorage.attach.chart.values import schema_text, values_text
+from moorage.attach.chart.values import CHART, NOTES, schema_text, test_objects, values_text
 from moorage.attach.manifests import DEFINITION, objects
 
 __all__ = ["chart_files", "write_chart"]

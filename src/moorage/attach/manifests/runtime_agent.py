@@ -1,6 +1,6 @@
 """Runtime agent among the objects of an attachment: its DaemonSet, rights and namespace of probes.
 
-Every privilege has its reason beside it; docs/security.md has the same list for readers.
+Every privilege has its reason beside it; docs/runtime-agent.md has the same list for readers.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ TIMING = LeaseTiming(duration_s=12.0, renew_deadline_s=8.0, retry_s=3.0)
 
 
 class LeaseLostError(ClusterError):
-    """This process leads no more; it is to be started again, and stands by then."""
+    """This process no longer leads; it is started again, and stands by."""
 
 
 class RuntimesOptions(msgspec.Struct, frozen=True, kw_only=True):

@@ -23,7 +23,7 @@ from moorage.cluster.layout import Layout
 from moorage.linux.trees import remove_tree
 from moorage.runtimes.installing.host_access import find_access
 from moorage.runtimes.installing.host_entry import HostEntry, open_entry
-from moorage.runtimes.installing.made_directories import MadeDirectories
+from moorage.runtimes.installing.journal import MadeDirectories
 
 _RETRY_S = 5.0
 _LINK_OR_MOUNT = (errno.ENOTDIR, errno.EBUSY)
@@ -65,7 +65,7 @@ async def run(
 
 
 def _remove(options: RemovalOptions) -> str:
-    """Remove what there is; return what is in the way, empty if nothing is. Blocks."""
+    """Remove all files; return the obstacle, empty without one. Blocks."""
     data_dir = options.data_dir
     try:
         if not options.enters_host:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from moorage.api.clock import SystemClock
 from moorage.api.logs import Log
-from moorage.api.references import ObjectReference
+from moorage.api.meta import ObjectReference
 from moorage.attach.processes.connection import connected_to
 from moorage.cluster.engine.handlers import NodeEvents, follow_handlers, read_handlers
 from moorage.cluster.engine.target import Target, installer_of

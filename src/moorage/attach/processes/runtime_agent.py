@@ -21,7 +21,7 @@ import msgspec
 
 from moorage.api.clock import Clock, SystemClock, sleep_unless_set
 from moorage.api.logs import Log
-from moorage.api.references import ObjectReference
+from moorage.api.meta import ObjectReference
 from moorage.attach.processes.connection import LONG_WATCH_S, connected_to
 from moorage.cluster.engine.handler_discovery import DiscoveryOptions, NodeDiscovery
 from moorage.cluster.engine.handlers import NodeEvents, follow_handlers
@@ -30,15 +30,15 @@ from moorage.cluster.errors import ClusterError
 from moorage.cluster.layout import Layout
 from moorage.linux.idle_memory import give_back
 from moorage.linux.inotify import Inotify
+from moorage.runtimes.installing.engine import KUBELET_SOCKETS, sockets_in
 from moorage.runtimes.installing.following import OWN_DIRECTORY, Connect, InstallationFollower
 from moorage.runtimes.installing.host_access import HostAccess, find_access
 from moorage.runtimes.installing.installation import Installer
-from moorage.runtimes.installing.made_directories import MadeDirectories, made_with
-from moorage.runtimes.installing.sockets import KUBELET_SOCKETS, sockets_in
+from moorage.runtimes.installing.journal import MadeDirectories, made_with
 from moorage.runtimes.probing.carrier import CarrierError
+from moorage.runtimes.probing.evidence import Working
 from moorage.runtimes.probing.host import read_host
 from moorage.runtimes.probing.pod_carrier import NAMESPACE, PodCarrier
-from moorage.runtimes.probing.states import Working
 from moorage.wire.client.config import ClientConfig
 from moorage.wire.client.recorder import EventRecorder
 from moorage.wire.client.resources import RUNTIME_INSTALLATIONS

@@ -11,8 +11,7 @@ from typing import Any
 import msgspec
 
 from moorage.api.clock import Clock
-from moorage.api.runtime_policies import ClusterRuntimePolicy, RuntimePolicy
-from moorage.api.runtime_profiles import RuntimeProfile
+from moorage.api.runtime_group import ClusterRuntimePolicy, RuntimePolicy, RuntimeProfile
 from moorage.apiserver.admission.runtime_policies import NamespaceFacts, NamespaceRules, rules_of
 from moorage.runtimeclass.class_index import ClassIndex
 from moorage.runtimeclass.index_feed import IndexFeed

@@ -9,8 +9,7 @@ from pathlib import Path
 import click
 
 from moorage.api.clock import SystemClock
-from moorage.api.counted import counted
-from moorage.api.printable import printable
+from moorage.api.text import counted, printable
 from moorage.api.yaml_text import dump
 from moorage.attach.attachment import Plan, attach, plan_attachment
 from moorage.attach.changes import Change, Verb
@@ -26,8 +25,7 @@ from moorage.cli.connection import Target, connection_options
 from moorage.cli.errors import CliError
 from moorage.cli.interruption import interruptible
 from moorage.cli.options import Seconds
-from moorage.cli.outcome import outcome_table
-from moorage.cli.output import has_colour
+from moorage.cli.output import has_colour, outcome_table
 
 USER_AGENT = "moor-attach"
 _COLOURS = {"+": "green", "-": "red", "@": "cyan"}

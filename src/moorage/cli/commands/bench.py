@@ -10,7 +10,7 @@ import click
 import msgspec
 
 from moorage.api.logs import configure
-from moorage.api.printable import printable
+from moorage.api.text import printable
 from moorage.cli.connection import Target, connection_options
 from moorage.cli.errors import CliError
 from moorage.cli.interruption import interruptible

@@ -13,7 +13,7 @@ import click
 from moorage.api.errors import FieldError
 from moorage.cli.connection import Target, connection_options
 from moorage.cli.errors import CliError
-from moorage.linux.regular_file import read_regular_file
+from moorage.linux.descriptors import read_regular_file
 from moorage.runtimes.checks import (
     ERROR,
     FORMATS,
@@ -28,7 +28,7 @@ from moorage.runtimes.checks import (
     report,
 )
 from moorage.runtimes.checks.check import is_workload
-from moorage.runtimes.checks.own_objects import is_own, path_of
+from moorage.runtimes.checks.facts import is_own, path_of
 
 _STANDARD_INPUT = "-"
 _SUFFIXES = (".yaml", ".yml", ".json")
@@ -102,7 +102,7 @@ def _errors(own: list[Manifest]) -> list[list[FieldError]]:
     if not own:
         return []
     # Imported here: rules need a process of their own, and most manifests have none.
-    from moorage.runtimes.checks.custom_objects import own_object_errors
+    from moorage.runtimes.checks.facts import own_object_errors
 
     return asyncio.run(own_object_errors([one.value for one in own]))
 

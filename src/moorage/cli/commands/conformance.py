@@ -9,14 +9,14 @@ import click
 from click.core import ParameterSource
 
 from moorage.api.clock import SystemClock
-from moorage.api.printable import printable
+from moorage.api.text import printable
 from moorage.cli.connection import Target, connection_options
 from moorage.cli.errors import CliError
 from moorage.cli.interruption import interruptible
 from moorage.cli.options import OutputFile, Seconds
 from moorage.cli.output import dim, show, show_document
 from moorage.linux.atomic_file import replace_file
-from moorage.runtimeclass.conformance.catalogue import STANDARD_CLASSES
+from moorage.runtimeclass.conformance.properties import STANDARD_CLASSES
 from moorage.runtimeclass.conformance.results import ClassResult, Standing, standings
 from moorage.runtimes.conformance import (
     ConformanceError,
@@ -25,7 +25,7 @@ from moorage.runtimes.conformance import (
     read_profiles,
     write_result,
 )
-from moorage.runtimes.conformance.reports import REPORTS
+from moorage.runtimes.conformance.runner import REPORTS
 from moorage.wire.client.resources import RUNTIME_CLASSES
 
 _DEFAULTS = ConformanceOptions(runtime_class="")

@@ -15,7 +15,7 @@ import click
 import msgspec
 
 from moorage.api.logs import configure
-from moorage.api.runtime_profiles import SUPPORTED, RuntimeProfile
+from moorage.api.runtime_group import SUPPORTED, RuntimeProfile
 from moorage.cli.interruption import Interruptions, interruptible
 from moorage.cli.output import dim, output_option, show, show_document
 from moorage.cluster import Choices, Cluster

@@ -8,12 +8,12 @@ from collections import Counter
 import click
 
 from moorage.api.clock import SystemClock
-from moorage.api.printable import printable
+from moorage.api.text import printable
 from moorage.attach.detach_options import DetachOptions, Leftover
 from moorage.attach.detachment import DetachPlan, detach, plan_detachment, shortened
 from moorage.attach.manifests import DEFINITION
+from moorage.attach.needed_rights import described
 from moorage.attach.served_objects import name_of
-from moorage.attach.user_rights import described
 from moorage.cli.connection import Target, connection_options
 from moorage.cli.errors import CliError
 from moorage.cli.interruption import interruptible

@@ -18,7 +18,7 @@ from moorage.engine.engine import running
 from moorage.engine.errors import EngineError
 from moorage.engine.handlers import search_path
 from moorage.engine.handlers.definition import CgroupDriver
-from moorage.engine.images.limits import ImageLimits
+from moorage.engine.images.manifest import ImageLimits
 from moorage.engine.options import EngineOptions
 from moorage.engine.paths import EnginePaths
 from moorage.engine.requirements import (
@@ -28,7 +28,7 @@ from moorage.engine.requirements import (
     NEEDED_PROGRAMS,
 )
 from moorage.linux.host import has_systemd
-from moorage.linux.private import UMASK
+from moorage.linux.trust import UMASK
 
 _RUN_PATH_BYTES = 60
 _DIRECTORY = click.Path(path_type=Path, file_okay=False)

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import click
 
-from moorage.api.printable import printable
+from moorage.api.text import printable
 from moorage.cli.completion import complete_namespaces, complete_pods
 from moorage.cli.connection import Target, connection_options
 from moorage.cli.errors import CliError
@@ -27,7 +27,7 @@ from moorage.inspect.explain_workload import (
     explain_workload,
 )
 from moorage.node.paths import NodePaths
-from moorage.node.pods.handler_records import HandlerRecords
+from moorage.node.pods.handler_choice import HandlerRecords
 from moorage.wire.client.resources import Resource
 
 T = TypeVar("T", PodExplanation, WorkloadExplanation)
@@ -94,7 +94,7 @@ class _Local:
 
 
 async def _local(cluster: Cluster | None) -> _Local:
-    """Return what this machine knows; nothing of another Kubernetes, whose scheduler is its own."""
+    """Return this machine's facts; none of another Kubernetes, whose scheduler is its own."""
     if cluster is None:
         return _Local()
     settings, layout = cluster.settings, cluster.layout

@@ -10,7 +10,7 @@ import click
 import msgspec
 
 from moorage.api.names import dns_label_errors, dns_subdomain_errors
-from moorage.api.printable import printable
+from moorage.api.text import printable
 from moorage.cli.connection import Target, connection_options
 from moorage.cli.errors import is_expected, sentence_of
 from moorage.cli.options import pairs

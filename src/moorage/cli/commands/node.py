@@ -14,10 +14,9 @@ from moorage.attach.processes import node as part
 from moorage.cli.daemon import log_level_option, run_until_stopped, server_options
 from moorage.cli.options import pairs, socket_path
 from moorage.cluster.errors import CannotRunPodsError
-from moorage.cluster.layout import Layout
-from moorage.cluster.names import CLUSTER_DOMAIN, NODE_CLIENT_NAME
+from moorage.cluster.layout import CLUSTER_DOMAIN, NODE_CLIENT_NAME, Layout
+from moorage.cluster.reservations import system_reserved
 from moorage.cluster.settings import DEFAULT_NODE_PORT, host_ip, node_name
-from moorage.cluster.system_reserved import system_reserved
 from moorage.linux.host import read_host
 from moorage.node.configuration import ConfigurationError, NodeConfiguration, load_configuration
 from moorage.node.options import NodeOptions, OptionsError, ServerOptions
@@ -160,7 +159,7 @@ def command(
 
 
 def _configuration(path: Path | None) -> NodeConfiguration:
-    """Return what a file sets. Raises UsageError."""
+    """Return the settings of a file. Raises UsageError."""
     if path is None:
         return NodeConfiguration()
     try:

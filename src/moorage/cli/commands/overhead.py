@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from moorage.api.clock import SystemClock
-from moorage.api.printable import printable
+from moorage.api.text import printable
 from moorage.cli.connection import Target, connection_options
 from moorage.cli.errors import CliError
 from moorage.cli.interruption import interruptible
@@ -18,8 +18,7 @@ from moorage.cli.output import dim, output_option, show_document
 from moorage.cli.verbs import VerbGroup
 from moorage.runtimes.overhead import Measurement, MeasurementError, MeasureOptions, Report
 from moorage.runtimes.overhead.applying import Applied, apply_report
-from moorage.runtimes.overhead.plots import terminal_plot, write_png
-from moorage.runtimes.overhead.report import lines
+from moorage.runtimes.overhead.report import lines, terminal_plot, write_png
 from moorage.wire.client.rest import UnreachableError
 
 _DEFAULTS = MeasureOptions(handler="")

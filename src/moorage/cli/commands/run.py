@@ -18,8 +18,7 @@ from moorage.cli.options import Seconds, pairs
 from moorage.cli.output import dim, output_option, show, show_document
 from moorage.inspect.side_by_side import Comparison, run_side_by_side
 from moorage.inspect.trials import Trial, TrialResult
-from moorage.runtimeclass.start_phases import CONDITION_RESOLUTION_MS
-from moorage.runtimeclass.start_words import duration_words
+from moorage.runtimeclass.start_phases import CONDITION_RESOLUTION_MS, duration_words
 from moorage.runtimes.known_classes import class_names
 from moorage.wire.client.config import ClientConfig
 from moorage.wire.client.rest import Client

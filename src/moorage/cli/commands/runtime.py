@@ -19,7 +19,7 @@ from moorage.cluster.engine.finding import find_target
 from moorage.cluster.engine.target import installer_of
 from moorage.cluster.host.packages import install_package_of_host
 from moorage.runtimes.installing import Installer, Request, Source
-from moorage.runtimes.installing.errors import HandlerInUseError
+from moorage.runtimes.installing.downloads import HandlerInUseError
 from moorage.runtimes.installing.removal import OrphanedClass, consequence, orphaned_classes
 
 _name = click.argument("name")

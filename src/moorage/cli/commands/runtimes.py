@@ -12,13 +12,12 @@ import msgspec
 from click.core import ParameterSource
 
 from moorage.api.errors import NotFoundError, StatusError
-from moorage.api.printable import printable
-from moorage.api.runtime_profiles import RuntimeProfile
+from moorage.api.runtime_group import RuntimeProfile
+from moorage.api.text import printable
 from moorage.cli.connection import Target, connection_options
 from moorage.cli.errors import CliError
 from moorage.cli.handlers import HandlersInUse, handlers_in_use, with_problems
-from moorage.cli.outcome import outcome_table
-from moorage.cli.output import output_option, show, show_document, table
+from moorage.cli.output import outcome_table, output_option, show, show_document, table
 from moorage.cli.verbs import VerbGroup
 from moorage.cluster.host.start_check import inspect_machine
 from moorage.cluster.layout import Layout
@@ -98,7 +97,7 @@ def _show_elsewhere(outcome: Outcome, output: str) -> None:
 
 
 async def _outcome(target: Target) -> Outcome:
-    """Return what works where on another Kubernetes. Raises CliError without our definitions."""
+    """Return another Kubernetes' handlers by node. Raises CliError without our definitions."""
     # Imported here: only another Kubernetes needs it.
     from moorage.attach.outcome import read_outcome
 

@@ -14,8 +14,7 @@ from moorage.cli.connection import Target, connection_options
 from moorage.cli.errors import CliError
 from moorage.cli.options import Seconds
 from moorage.cli.output import output_option, show_document, table
-from moorage.cli.screen import COLUMNS, Screen
-from moorage.cli.terminal import Terminal, full_screen
+from moorage.cli.screen import COLUMNS, Screen, Terminal, full_screen
 from moorage.inspect.top import ClassRow, ClassWatch
 from moorage.wire.client.config import ClientConfig
 from moorage.wire.client.rest import Client

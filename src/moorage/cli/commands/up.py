@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from moorage.api.image_verification import (
+from moorage.api.containers import (
     NEVER_VERIFY_ALLOWLISTED,
     NEVER_VERIFY_PRELOADED,
     POLICIES,

@@ -22,7 +22,7 @@ from moorage.api.issued_certificates import certificate_builder, key_pem, with_r
 from moorage.cluster.access.credentials import Pair
 from moorage.cluster.access.private_files import write_private
 from moorage.cluster.settings import SettingsError
-from moorage.linux.private import make_private
+from moorage.linux.trust import make_private
 
 _CA_LIFE = timedelta(days=3650)
 _LEAF_LIFE = timedelta(days=365)

@@ -9,8 +9,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from moorage.cluster.access.certificates import Authority, Subject
-from moorage.cluster.layout import Layout
-from moorage.cluster.names import CLUSTER_DOMAIN, FRONT_PROXY_NAME, NODE_CLIENT_NAME
+from moorage.cluster.layout import CLUSTER_DOMAIN, FRONT_PROXY_NAME, NODE_CLIENT_NAME, Layout
 from moorage.cluster.settings import Settings
 
 _SERVICE_NAMES = (

@@ -70,7 +70,7 @@ async def _owned(cri: CriClient, layout: Layout, settings: Settings) -> list[pb.
 
 
 def _is_ours(sandbox: pb.PodSandbox, owner: str, node_name: str, paths: NodePaths) -> bool:
-    """Return whether the cluster's agent created it; as in `moorage.node.garbage.orphans`."""
+    """Return whether the cluster's agent created it; as in `moorage.node.garbage.containers`."""
     if sandbox.labels.get(OWNER) != node_name:
         return sandbox.labels.get(OWNER) == owner
     meta = sandbox.metadata

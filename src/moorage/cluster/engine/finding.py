@@ -11,8 +11,8 @@ from pathlib import Path
 
 from moorage.cluster.cluster import Cluster
 from moorage.cluster.engine.target import Target, node_target
-from moorage.runtimes.installing.errors import RuntimeInstallationError
-from moorage.runtimes.installing.sockets import USUAL_SOCKETS, sockets_in
+from moorage.runtimes.installing.downloads import RuntimeInstallationError
+from moorage.runtimes.installing.engine import USUAL_SOCKETS, sockets_in
 
 
 def find_target(cluster: Cluster, endpoint: str, sockets: Sequence[Path] = USUAL_SOCKETS) -> Target:

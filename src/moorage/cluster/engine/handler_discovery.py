@@ -15,8 +15,7 @@ import msgspec
 from moorage.api.clock import Clock, SystemClock
 from moorage.api.logs import Log
 from moorage.api.nodes import NodeRuntimeHandler
-from moorage.api.runtime_group import TRIAL_HANDLER
-from moorage.api.runtime_profiles import RuntimeProgram
+from moorage.api.runtime_group import TRIAL_HANDLER, RuntimeProgram
 from moorage.cluster.engine.handlers import NodeEvents, read_handlers
 from moorage.cluster.engine.paths import cgroup_root
 from moorage.cluster.engine.programs import EnginePrograms
@@ -29,10 +28,10 @@ from moorage.runtimes.probing.carrier import ProbeCarrier
 from moorage.runtimes.probing.cri_carrier import CriCarrier
 from moorage.runtimes.probing.cri_configuration import probe_owner
 from moorage.runtimes.probing.discovery import HandlerDiscovery
+from moorage.runtimes.probing.evidence import HandlerState, KnownHandler
 from moorage.runtimes.probing.host import HostFacts
 from moorage.runtimes.probing.publishing import HandlerPublisher
 from moorage.runtimes.probing.running import WORKING_DEADLINE_S
-from moorage.runtimes.probing.states import HandlerState, KnownHandler
 from moorage.wire.client.rest import Client
 from moorage.wire.cri import CriClient, engine_pb, pb
 
@@ -196,7 +195,7 @@ def _known(handler: engine_pb.Handler) -> KnownHandler:
 
 
 def _definition(file: str) -> tuple[str, tuple[Path, ...], float]:
-    """Return what a file defines, its deadline, and the files that it runs and reads.
+    """Return a file's definition, its deadline, and the files that it runs and reads.
 
     These are the runtime behind a shim, if that is a path, and the shim's configuration: a probe's
     verdict depends on both.

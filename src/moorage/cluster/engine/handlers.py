@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from moorage.api.logs import Log
+from moorage.api.meta import ObjectReference
 from moorage.api.nodes import NodeRuntimeHandler
-from moorage.api.references import ObjectReference
 from moorage.wire.client.recorder import EventRecorder
 from moorage.wire.cri import CriClient, CriError, engine_pb, handlers_in, handlers_of, pb
 

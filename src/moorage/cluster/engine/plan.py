@@ -14,7 +14,7 @@ from moorage.cluster.images import BUSYBOX, NGINX_STAND_IN
 from moorage.cluster.layout import Layout
 from moorage.cluster.network import PodNetwork, pod_network
 from moorage.cluster.settings import Settings
-from moorage.engine.images.limits import ImageLimits
+from moorage.engine.images.manifest import ImageLimits
 from moorage.engine.options import EngineOptions
 from moorage.engine.requirements import HANDLER_DIRECTORY, NEEDED_PROGRAMS
 

@@ -17,11 +17,10 @@ import msgspec
 
 from moorage.api.clock import Clock
 from moorage.api.logs import Log
-from moorage.api.runtime_profiles import RuntimeProgram
-from moorage.engine.handlers.program_probe import probe_program
+from moorage.api.runtime_group import RuntimeProgram
 from moorage.engine.handlers.runtimes import KNOWN_RUNTIMES, RUNC_SHIM, Runtime
-from moorage.engine.handlers.search_path import search_path
-from moorage.runtimes.probing.states import KnownHandler
+from moorage.engine.handlers.search_path import probe_program, search_path
+from moorage.runtimes.probing.evidence import KnownHandler
 from moorage.wire.cri import CriClient, CriError, pb
 
 log = Log(__name__)
@@ -66,7 +65,7 @@ class HandlerProgram(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def handler_programs(configuration: str) -> dict[str, HandlerProgram]:
-    """Return what each handler of containerd's configuration (JSON) runs. Pure.
+    """Return the program of each handler in containerd's configuration (JSON). Pure.
 
     Empty for another engine's. A handler whose table is not as containerd's is left out.
     """

@@ -20,8 +20,7 @@ from moorage.cluster.engine.paths import ClusterEnginePaths
 from moorage.cluster.errors import LeftoverError
 from moorage.cluster.host import Cgroups
 from moorage.linux.mounts import current_mounts, isolate, isolate_below, mounts_below, unmount
-from moorage.linux.process import has_terminal, parent
-from moorage.linux.process_tree import all_pids, arguments, descendants, held
+from moorage.linux.process import all_pids, arguments, descendants, has_terminal, held, parent
 from moorage.linux.trees import remove_directories, remove_tree
 
 _END_DEADLINE_S = 10.0

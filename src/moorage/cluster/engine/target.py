@@ -11,11 +11,10 @@ import msgspec
 from moorage.cluster.engine.paths import engine_paths
 from moorage.cluster.layout import Layout
 from moorage.cluster.settings import Settings
-from moorage.runtimes.installing.errors import RuntimeInstallationError
+from moorage.runtimes.installing.downloads import Proof, RuntimeInstallationError
+from moorage.runtimes.installing.engine import OwnEngine
 from moorage.runtimes.installing.installation import Installer
 from moorage.runtimes.installing.other_engine import OtherEngine
-from moorage.runtimes.installing.own_engine import OwnEngine
-from moorage.runtimes.installing.proof import Proof
 from moorage.runtimes.probing.carrier import ProbeCarrier
 from moorage.runtimes.probing.cri_carrier import CriCarrier
 from moorage.wire.cri import CriClient

@@ -26,7 +26,7 @@ from moorage.cluster.settings import host_ip
 from moorage.engine.handlers import Machine, search_path
 from moorage.linux.capabilities import SYS_RESOURCE
 from moorage.linux.host import Host, read_host
-from moorage.linux.overlay import supports_overlay
+from moorage.linux.mounts import supports_overlay
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ import msgspec
 from moorage.cluster.host import Inventory
 from moorage.cluster.host.packages import PACKAGES
 from moorage.engine.handlers import KNOWN_RUNTIMES, Handler
-from moorage.engine.handlers.directory import definitions
+from moorage.engine.handlers.discovery import definitions
 from moorage.engine.handlers.features import RECURSIVE_READ_ONLY_KERNEL
 from moorage.engine.handlers.weakening import outdated_patterns
 from moorage.engine.requirements import NEEDED_PROGRAMS

@@ -11,7 +11,7 @@ from pathlib import Path
 from moorage.api.logs import Log
 from moorage.linux.cgroups import V1_ROOT, Cgroups
 from moorage.linux.mounts import current_mounts, mount, unmount
-from moorage.linux.private import PASSABLE, make_private
+from moorage.linux.trust import PASSABLE, make_private
 
 log = Log(__name__)
 

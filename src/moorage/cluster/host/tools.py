@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from moorage.linux.command import CommandError, run
-from moorage.linux.program_version import parse_version
+from moorage.linux.program import parse_version
 
 ASK_DEADLINE_S = 10.0
 

@@ -1,12 +1,11 @@
 """Pod network of a cluster on this host: addresses, bridge, packet filter rules."""
 
-from moorage.cluster.network.conflist import PodNetwork, bridge_name
-from moorage.cluster.network.external import pod_bridges
-from moorage.cluster.network.plan import pod_network
 from moorage.cluster.network.setup import (
     NetworkError,
     NetworkState,
     forget,
+    pod_bridges,
+    pod_network,
     protect,
     remove,
     set_up,
@@ -14,7 +13,9 @@ from moorage.cluster.network.setup import (
 )
 from moorage.cluster.network.subnet import (
     NoSubnetError,
+    PodNetwork,
     SubnetTakenError,
+    bridge_name,
     check_subnet,
     choose_subnet,
     host_routes,

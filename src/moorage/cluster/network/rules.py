@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 
-from moorage.cluster.network.conflist import PodNetwork
+from moorage.cluster.network.subnet import PodNetwork
 
 # The mark that portmap itself would use; Kubernetes' proxies use the bits 14 and 15.
 _MARK = "0x2000/0x2000"

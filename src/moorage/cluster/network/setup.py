@@ -7,14 +7,17 @@ error.
 
 from __future__ import annotations
 
+import json
 import os
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from ipaddress import IPv4Network
 from pathlib import Path
+from typing import Any
 
 from moorage.api.logs import Log
 from moorage.cluster.host import Inventory
-from moorage.cluster.network.conflist import FILE_NAME, PodNetwork, write_conflist
 from moorage.cluster.network.rules import (
     guard_script,
     has_service_proxy,
@@ -22,10 +25,63 @@ from moorage.cluster.network.rules import (
     removal_script,
     setup_script,
 )
-from moorage.cluster.network.subnet import host_routes
+from moorage.cluster.network.subnet import (
+    FILE_NAME,
+    PodNetwork,
+    host_routes,
+    outward_mtu,
+    write_conflist,
+)
+from moorage.cluster.settings import Settings
 from moorage.linux.atomic_file import replace_file
 from moorage.linux.command import Answer, CommandError, must_run
-from moorage.linux.private import make_private
+from moorage.linux.trust import make_private
+
+# Network plan: the pod network that a cluster's settings and the host's routes give.
+
+
+def pod_network(settings: Settings, leases: Path) -> PodNetwork:
+    """Return the pod network; `leases` is the directory of its address leases."""
+    return PodNetwork(
+        cluster_id=settings.cluster_id,
+        subnet=IPv4Network(settings.pod_network),
+        leases=leases,
+        mtu=outward_mtu(host_routes()),
+        services=IPv4Network(settings.service_network),
+        listeners=settings.listeners,
+    )
+
+
+# Pod bridge of an external engine, if its CNI configuration names one.
+#
+# Both containerd and CRI-O read `/etc/cni/net.d` by default, and use the first file.
+# Source: libcni `ConfFiles`, CNI plugin bridge.
+
+CNI_CONFIGURATIONS = Path("/etc/cni/net.d")
+_SUFFIXES = (".conf", ".conflist", ".json")
+_DEFAULT_BRIDGE = "cni0"
+_INTERFACE = re.compile(r"[A-Za-z0-9_.-]{1,15}")
+
+
+def pod_bridges(directory: Path = CNI_CONFIGURATIONS) -> tuple[str, ...]:
+    """Return the bridges of the first network configuration; none if it is missing or has none."""
+    try:
+        files = sorted(path for path in directory.iterdir() if path.suffix in _SUFFIXES)
+        content: Any = json.loads(files[0].read_bytes()) if files else {}
+    except (OSError, ValueError):
+        return ()
+    if not isinstance(content, dict):
+        return ()
+    plugins = content.get("plugins", [content])
+    if not isinstance(plugins, list):
+        return ()
+    names = [
+        plugin.get("bridge", _DEFAULT_BRIDGE)
+        for plugin in plugins
+        if isinstance(plugin, dict) and plugin.get("type") == "bridge"
+    ]
+    return tuple(name for name in names if isinstance(name, str) and _INTERFACE.fullmatch(name))
+
 
 _INTERFACES = Path("/sys/class/net")
 # libcni caches each plugin's result here, for every caller.

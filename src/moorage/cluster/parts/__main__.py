@@ -21,7 +21,7 @@ from moorage.cluster.supervision.heartbeat import send_heartbeats
 from moorage.cluster.supervision.supervisor import PORT_TAKEN_STATUS
 from moorage.linux.log_file import LogFile
 from moorage.linux.parent_death import die_with_parent
-from moorage.linux.private import UMASK
+from moorage.linux.trust import UMASK
 
 # The event loop of each part. Not uvloop for the engine, which has to reap every child.
 _LOOPS: Mapping[str, Callable[..., object]] = {

@@ -21,12 +21,11 @@ from moorage.apiserver.endpoints.node_agents import NodeTls
 from moorage.apiserver.server.assembly import ApiOptions
 from moorage.apiserver.server.lifecycle import ApiServer, ServerOptions
 from moorage.cluster.access.credentials import Credentials
-from moorage.cluster.layout import Layout
-from moorage.cluster.names import ISSUER
+from moorage.cluster.layout import ISSUER, Layout
 from moorage.cluster.settings import Settings
 from moorage.cluster.supervision.readiness import notify_ready
 from moorage.linux.descriptors import raise_descriptor_limit
-from moorage.linux.private import make_private
+from moorage.linux.trust import make_private
 from moorage.wire.engine_ports import engine_listeners, engine_process
 
 _RUNTIME_PLUGINS = frozenset(

@@ -10,13 +10,13 @@ from moorage.api.host_ports import Listener
 from moorage.api.logs import Log
 from moorage.cluster.engine.plan import EnginePlan, plan_engine, prepare_host
 from moorage.cluster.images import PAUSE, NoPauseError, catalogue
-from moorage.cluster.images.importing import import_images
+from moorage.cluster.images.listing import import_images
 from moorage.cluster.layout import Layout
 from moorage.cluster.network import set_up
 from moorage.cluster.settings import Settings
 from moorage.cluster.supervision.readiness import notify_ready
 from moorage.engine.engine import Engine, running
-from moorage.linux.private import PASSABLE, make_private
+from moorage.linux.trust import PASSABLE, make_private
 
 log = Log(__name__)
 

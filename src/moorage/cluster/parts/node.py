@@ -14,20 +14,19 @@ from moorage.api.conditions import is_ready, is_true
 from moorage.api.errors import StatusError
 from moorage.api.host_ports import Listener
 from moorage.api.logs import Log
-from moorage.api.references import ObjectReference
-from moorage.api.runtime_profiles import WORKING, RuntimeProfile
+from moorage.api.meta import ObjectReference
+from moorage.api.runtime_group import WORKING, RuntimeProfile
 from moorage.cluster.access.credentials import Credentials
 from moorage.cluster.engine.handler_discovery import NodeDiscovery, discovery_of
 from moorage.cluster.engine.handlers import NodeEvents, follow_handlers, read_handlers
 from moorage.cluster.engine.paths import cgroup_root, engine_paths
 from moorage.cluster.engine.target import installer_of, node_target
-from moorage.cluster.layout import Layout
-from moorage.cluster.names import CLUSTER_DOMAIN, NODE_CLIENT_NAME
+from moorage.cluster.layout import CLUSTER_DOMAIN, NODE_CLIENT_NAME, Layout
 from moorage.cluster.parts.connection import connected
+from moorage.cluster.reservations import system_reserved
 from moorage.cluster.settings import CONTROLLERS, Settings
 from moorage.cluster.storage_class import create_storage_class
 from moorage.cluster.supervision.readiness import notify_ready
-from moorage.cluster.system_reserved import system_reserved
 from moorage.linux.atomic_file import write_durably
 from moorage.linux.descriptors import raise_descriptor_limit
 from moorage.linux.host import Host, read_host
@@ -39,14 +38,14 @@ from moorage.node.options import NodeOptions, ServerOptions
 from moorage.runtimes.custom_resources import install_definitions
 from moorage.runtimes.installing.following import InstallationFollower
 from moorage.runtimes.probing.default_classes import create_classes
+from moorage.runtimes.probing.evidence import same_handlers
 from moorage.runtimes.probing.host import read_host as read_host_facts
-from moorage.runtimes.probing.states import same_handlers
 from moorage.wire.client.informer import Informer
+from moorage.wire.client.queue import wait_until
 from moorage.wire.client.recorder import EventRecorder
 from moorage.wire.client.resources import NODES, RUNTIME_INSTALLATIONS, RUNTIME_PROFILES
 from moorage.wire.client.rest import Client, UnreachableError
 from moorage.wire.client.served import run_when_served
-from moorage.wire.client.waiting import wait_until
 from moorage.wire.cri import CriClient, engine_pb
 from moorage.wire.engine_ports import engine_listeners, engine_process
 
@@ -216,7 +215,7 @@ def _options(
 
 
 def _configuration(settings: Settings) -> NodeConfiguration:
-    """Return what the file of --kubelet-config sets. Raises ConfigurationError."""
+    """Return the settings of the file of --kubelet-config. Raises ConfigurationError."""
     path = settings.kubelet_configuration
     return load_configuration(Path(path)) if path else NodeConfiguration()
 

@@ -16,7 +16,7 @@ from moorage.cluster.reservations import Reservations
 from moorage.cluster.supervision.supervisor import NOTIFY_VARIABLE, READY_MESSAGE
 from moorage.linux.child import until_readable
 from moorage.linux.log_file import rotate_if_full
-from moorage.linux.private import make_private
+from moorage.linux.trust import make_private
 
 _TAIL_LINES = 5
 

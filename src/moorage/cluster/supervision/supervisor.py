@@ -27,11 +27,10 @@ from typing import TextIO
 from moorage.cluster.errors import ClusterError
 from moorage.cluster.launching import launch
 from moorage.cluster.layout import Layout
-from moorage.cluster.supervision.liveness import AttendedClock, Liveness, Patience
-from moorage.cluster.supervision.probes import MakeProbe, Probe
+from moorage.cluster.supervision.probes import AttendedClock, Liveness, MakeProbe, Patience, Probe
 from moorage.linux.atomic_file import replace_file
 from moorage.linux.log_file import rotate_if_full
-from moorage.linux.private import make_private
+from moorage.linux.trust import make_private
 
 NOTIFY_VARIABLE = "MOORAGE_NOTIFY_FD"
 READY_MESSAGE = b"ready\n"

@@ -9,11 +9,11 @@ from collections.abc import Iterator
 
 from moorage.api.clock import Clock
 from moorage.api.errors import AlreadyExistsError, StatusError
-from moorage.api.namespaces import Namespace
+from moorage.api.names import Namespace
 from moorage.controllers.informers import Informers
 from moorage.controllers.loop import Loop, key_if_present
 from moorage.controllers.objects import SERVICE_ACCOUNTS
-from moorage.controllers.refusals import is_namespace_ending
+from moorage.controllers.requests import is_namespace_ending
 from moorage.wire.client.resources import PartialObject
 from moorage.wire.client.rest import Client
 

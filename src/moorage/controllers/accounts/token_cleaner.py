@@ -28,7 +28,7 @@ from moorage.api.token_secrets import (
     parse_day,
 )
 from moorage.controllers.loop import Loop
-from moorage.controllers.patches import locked
+from moorage.controllers.requests import locked
 from moorage.wire.client.resources import CONFIG_MAPS, PODS, SECRETS, SERVICE_ACCOUNTS
 from moorage.wire.client.rest import Client
 
@@ -48,7 +48,7 @@ class Step(Enum):
 
 
 def step_of(secret: Secret, now: datetime, period: timedelta) -> Step:
-    """Return what is done about a token Secret that an account lists and no pod mounts."""
+    """Return the action for a token Secret that an account lists and no pod mounts."""
     meta, first_kept = secret.metadata, (now - period).date().isoformat()
     if secret.type != TYPE or meta.deletion_timestamp is not None:
         return Step.KEEP

@@ -19,7 +19,7 @@ from moorage.api.token_secrets import ACCOUNT_NAME, ACCOUNT_UID, TYPE
 from moorage.controllers.informers import Informers
 from moorage.controllers.loop import Loop, key_if_present, latest
 from moorage.controllers.objects import SERVICE_ACCOUNTS
-from moorage.controllers.patches import locked
+from moorage.controllers.requests import locked
 from moorage.wire.client.informer import Informer, object_key
 from moorage.wire.client.resources import SECRETS, PartialObject
 from moorage.wire.client.rest import Client

@@ -1,6 +1,6 @@
 """Deletion of certificate requests that are over, and of those that are left undecided.
 
-Source: kube-controller-manager `csrcleaner` and `podcertificaterequestcleaner` of Kubernetes 1.37.
+Source: kube-controller-manager `csrcleaner` and `podcertificaterequestcleaner` of Kubernetes 1.36.
 """
 
 from __future__ import annotations

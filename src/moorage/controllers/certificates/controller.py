@@ -2,7 +2,7 @@
 
 A client certificate of a node agent is approved if its requester may create the subresource
 `selfnodeclient` (for its own name) or `nodeclient` of certificate requests. All else is approved by
-people. Source: kube-controller-manager `csrapproving` and `csrsigning` of Kubernetes 1.37.
+people. Source: kube-controller-manager `csrapproving` and `csrsigning` of Kubernetes 1.36.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from moorage.api.errors import NotFoundError
 from moorage.api.logs import Log
 from moorage.controllers.informers import Informers
 from moorage.controllers.loop import Loop
-from moorage.controllers.patches import status_patch
+from moorage.controllers.requests import status_patch
 from moorage.wire.client.resources import CERTIFICATE_SIGNING_REQUESTS
 from moorage.wire.client.rest import Client
 

@@ -1,7 +1,7 @@
 """Rules of the built-in signers: which requests are a node agent's, and which a signer refuses.
 
 Source: apis `certificates.ValidateKubelet{Client,Serving}CSR` and kube-controller-manager's
-`csrsigning` of Kubernetes 1.37, whose texts these are.
+`csrsigning` of Kubernetes 1.36, whose texts these are.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def _kubelet_serving_defect(request: CertificateRequest, usages: Collection[str]
 
 
 def _usage_defect(usages: Collection[str], purpose: str) -> str:
-    """Return what is wrong unless the usages are a signature and a purpose, and maybe keys."""
+    """Return an error unless the usages are a signature and a purpose, and maybe keys."""
     least = {_DIGITAL_SIGNATURE, purpose}
     if set(usages) in (least, least | {_KEY_ENCIPHERMENT}):
         return ""

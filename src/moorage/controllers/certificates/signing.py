@@ -2,7 +2,7 @@
 
 A certificate has the request's subject, key and alternative names, and the usages that were
 approved; every other extension is dropped. Source: kube-controller-manager `csrsigning`, its
-`PermissiveSigningPolicy`, of Kubernetes 1.37.
+`PermissiveSigningPolicy`, of Kubernetes 1.36.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class SigningAuthority:
 
 
 def _key_usage(usages: Collection[str]) -> x509.KeyUsage | None:
-    """Return what the key may do; None without a usage, as an empty extension is invalid."""
+    """Return the key's usages; None without one, as an empty extension is invalid."""
     signs, encrypts = "digital signature" in usages, "key encipherment" in usages
     if not signs and not encrypts:
         return None

@@ -2,7 +2,7 @@
 
 There is one of the signer `kubernetes.io/kube-apiserver-serving`, named after its content; others
 of that signer are deleted. Source: kube-controller-manager
-`kube-apiserver-serving-clustertrustbundle-publisher` of Kubernetes 1.37.
+`kube-apiserver-serving-clustertrustbundle-publisher` of Kubernetes 1.36.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from moorage.api.certificates import API_SERVER_SERVING
 from moorage.api.clock import Clock
 from moorage.api.errors import AlreadyExistsError, NotFoundError
 from moorage.controllers.loop import Loop
-from moorage.controllers.patches import locked
+from moorage.controllers.requests import locked
 from moorage.wire.client.informer import Informer
 from moorage.wire.client.resources import CLUSTER_TRUST_BUNDLES
 from moorage.wire.client.rest import Client

@@ -13,30 +13,36 @@ from functools import partial
 from moorage.api.clock import Clock
 from moorage.api.errors import NotFoundError
 from moorage.api.labels import from_object
-from moorage.api.runtime_classes import RuntimeClass
+from moorage.api.runtime_group import RuntimeClass
 from moorage.api.workloads import ControllerRevision, DaemonSet, DaemonSetStatus
-from moorage.controllers.daemonsets.daemon_pods import HASH, daemon_pod, target_node
-from moorage.controllers.daemonsets.failed_pods import FailedPods
 from moorage.controllers.daemonsets.placement import Fit, Placement, class_name
 from moorage.controllers.daemonsets.planning import (
+    HASH,
+    FailedPods,
     Plan,
     PodsByNode,
     View,
     by_age,
     by_node,
+    daemon_pod,
     placed,
     rolled,
+    target_node,
 )
 from moorage.controllers.expectations import Expectations
 from moorage.controllers.informers import NAMESPACE, Informers
 from moorage.controllers.loop import Loop, key_of_either_forgetting, latest
 from moorage.controllers.objects import PODS, Node, Pod
 from moorage.controllers.ownership import Claimer, sort_claims
-from moorage.controllers.patches import status_patch
-from moorage.controllers.pod_batches import Failure, PodBatches
-from moorage.controllers.pod_owners import PodOwners
-from moorage.controllers.pod_requests import PodRequests
-from moorage.controllers.pods import is_ready, next_available_s
+from moorage.controllers.pods import (
+    Failure,
+    PodBatches,
+    PodOwners,
+    PodRequests,
+    is_ready,
+    next_available_s,
+)
+from moorage.controllers.requests import status_patch
 from moorage.controllers.revisions import (
     History,
     RevisionOwners,

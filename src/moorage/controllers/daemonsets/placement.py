@@ -14,11 +14,10 @@ from dataclasses import dataclass
 import msgspec
 
 from moorage.api.meta import Object, Raw
-from moorage.api.node_affinity import matches_node
+from moorage.api.nodes import NO_EXECUTE, NO_SCHEDULE, first_untolerated, matches_node
 from moorage.api.nodes import Node as FullNode
 from moorage.api.pods import Affinity, PodSpec, Toleration
-from moorage.api.runtime_classes import RuntimeClass, Scheduling
-from moorage.api.tolerations import NO_EXECUTE, NO_SCHEDULE, first_untolerated
+from moorage.api.runtime_group import RuntimeClass, Scheduling
 from moorage.controllers.objects import Node
 
 _TAINTS = {

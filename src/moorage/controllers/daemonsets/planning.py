@@ -11,13 +11,128 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
+from moorage.api.clock import Clock
+from moorage.api.meta import Raw
 from moorage.api.workloads import DaemonSet
-from moorage.controllers.daemonsets.daemon_pods import is_updated, target_node
-from moorage.controllers.daemonsets.placement import NO_FIT, Fit
-from moorage.controllers.int_or_percent import scaled
+from moorage.controllers.daemonsets.placement import NO_FIT, Fit, daemon_tolerations
 from moorage.controllers.objects import Pod
-from moorage.controllers.pods import is_deleting, is_ended, is_ready, seconds_until_available
+from moorage.controllers.pods import (
+    is_deleting,
+    is_ended,
+    is_ready,
+    pod_of,
+    seconds_until_available,
+)
+from moorage.controllers.templates import scaled
+from moorage.wire.client.resources import DAEMON_SETS
+
+# Daemon pods: how one is made for a node, and which node one is for.
+#
+# A pod is bound by the scheduler; required node affinity with the node's name leaves it no choice.
+# Source: `daemonset_util`.
+
+HASH = "controller-revision-hash"
+GENERATION = "pod-template-generation"
+_GENERATION_ANNOTATION = "deprecated.daemonset.template.generation"
+_NAME_FIELD = "metadata.name"
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+
+
+def daemon_pod(daemon_set: DaemonSet, node: str, hash_: str) -> dict[str, Any]:
+    """Return the set's pod for a node, as JSON."""
+    pod = pod_of(DAEMON_SETS, daemon_set.metadata, daemon_set.spec.template)
+    meta, spec = pod["metadata"], pod["spec"]
+    labels = {**meta.get("labels", {}), HASH: hash_}
+    generation = template_generation(daemon_set)
+    if generation is not None:
+        labels[GENERATION] = generation
+    return {
+        "metadata": {**meta, "labels": labels},
+        "spec": {
+            **spec,
+            "tolerations": daemon_tolerations(spec),
+            "affinity": _bound_to(spec.get("affinity") or {}, node),
+        },
+    }
+
+
+def template_generation(daemon_set: DaemonSet) -> str | None:
+    """Return the deprecated number of the template, None without one."""
+    text = daemon_set.metadata.annotations.get(_GENERATION_ANNOTATION, "")
+    return text if text.isascii() and text.isdigit() else None
+
+
+def is_updated(daemon_set: DaemonSet, pod: Pod, hash_: str) -> bool:
+    """Return whether the pod was made from the present template."""
+    labels, generation = pod.metadata.labels, template_generation(daemon_set)
+    return labels.get(HASH) == hash_ or (
+        generation is not None and labels.get(GENERATION) == generation
+    )
+
+
+def target_node(pod: Pod) -> str | None:
+    """Return the node that the pod is bound to, or that its affinity names; None without one."""
+    if pod.spec.node_name:
+        return pod.spec.node_name
+    affinity = pod.spec.affinity.node_affinity if pod.spec.affinity else None
+    required = affinity.required_during_scheduling_ignored_during_execution if affinity else None
+    for term in required.node_selector_terms if required else ():
+        for requirement in term.match_fields:
+            if requirement.key == _NAME_FIELD and requirement.operator == "In":
+                return requirement.values[0] if len(requirement.values) == 1 else None
+    return None
+
+
+def _bound_to(affinity: Raw, node: str) -> Raw:
+    named = {"key": _NAME_FIELD, "operator": "In", "values": [node]}
+    required = {"nodeSelectorTerms": [{"matchFields": [named]}]}
+    node_affinity = affinity.get("nodeAffinity") or {}
+    return {**affinity, "nodeAffinity": {**node_affinity, _REQUIRED: required}}
+
+
+# Pauses before failed daemon pods are deleted, so that a node that rejects them is not flooded.
+#
+# Source: `failedPodsBackoff` of the DaemonSet controller: from one second up to fifteen minutes.
+
+_FIRST_S = 1.0
+_LIMIT_S = 900.0
+
+Key = tuple[str, int, str]
+"""A DaemonSet's uid and observed generation, and a node."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Pause:
+    since: float
+    seconds: float
+
+
+class FailedPods:
+    """The pauses of all DaemonSets' nodes. A new specification begins with none."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._pauses: dict[Key, _Pause] = {}
+
+    def seconds_left(self, key: Key) -> float:
+        """Return the seconds until the next failed pod there may be deleted, 0 for now."""
+        pause = self._pauses.get(key)
+        if pause is None:
+            return 0.0
+        return max(0.0, pause.since + pause.seconds - self._clock.monotonic())
+
+    def deleted(self, key: Key) -> None:
+        """Begin a pause after a deletion, twice as long as the last."""
+        now = self._clock.monotonic()
+        old = [other for other, pause in self._pauses.items() if now - pause.since > 2 * _LIMIT_S]
+        for other in old:
+            del self._pauses[other]
+        last = self._pauses.get(key)
+        seconds = min(_LIMIT_S, 2 * last.seconds) if last is not None else _FIRST_S
+        self._pauses[key] = _Pause(now, seconds)
+
 
 _ROLLING_UPDATE = "RollingUpdate"
 

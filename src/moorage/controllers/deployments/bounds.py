@@ -6,7 +6,7 @@ Source: API docs "Max Unavailable", "Max Surge"; `ResolveFenceposts`.
 from __future__ import annotations
 
 from moorage.api.workloads import Deployment
-from moorage.controllers.int_or_percent import scaled
+from moorage.controllers.templates import scaled
 
 ROLLING_UPDATE = "RollingUpdate"
 

@@ -44,9 +44,8 @@ from moorage.controllers.informers import NAMESPACE, OWNER, Informers
 from moorage.controllers.loop import Loop, key_of_either
 from moorage.controllers.objects import Pod
 from moorage.controllers.ownership import Claimer, controller_of, sort_claims
-from moorage.controllers.patches import locked, status_patch
 from moorage.controllers.pods import is_ended
-from moorage.controllers.refusals import is_namespace_ending
+from moorage.controllers.requests import is_namespace_ending, locked, status_patch
 from moorage.wire.client.informer import object_key
 from moorage.wire.client.recorder import EventRecorder
 from moorage.wire.client.resources import DEPLOYMENTS, REPLICA_SETS

@@ -13,8 +13,7 @@ from moorage.controllers.deployments.revisions import size_annotations
 from moorage.controllers.deployments.rolling import Plan
 from moorage.controllers.deployments.sets import SetsOf, replicas_of
 from moorage.controllers.ownership import controller_of, controller_reference
-from moorage.controllers.patches import locked
-from moorage.controllers.refusals import is_namespace_ending
+from moorage.controllers.requests import is_namespace_ending, locked
 from moorage.controllers.templates import (
     is_same_template,
     selector_with_hash,

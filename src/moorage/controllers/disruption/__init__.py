@@ -1,6 +1,5 @@
 """Disruptions: what budgets permit, and announced disruptions that did not happen."""
 
-from moorage.controllers.disruption.controller import DisruptionController
-from moorage.controllers.disruption.stale_conditions import stale_disruptions
+from moorage.controllers.disruption.controller import DisruptionController, stale_disruptions
 
 __all__ = ["DisruptionController", "stale_disruptions"]

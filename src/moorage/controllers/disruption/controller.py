@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
 import msgspec
 
@@ -17,6 +19,7 @@ from moorage.api import labels
 from moorage.api.clock import Clock, format_time, parse_time
 from moorage.api.disruptions import (
     DISRUPTION_ALLOWED,
+    DISRUPTION_TARGET,
     SYNC_FAILED,
     PodDisruptionBudget,
     PodDisruptionBudgetSpec,
@@ -28,15 +31,73 @@ from moorage.api.errors import ConflictError, NotFoundError, StatusError
 from moorage.api.meta import Condition
 from moorage.controllers.disruption.scale import ScaleError, ScaleFinder
 from moorage.controllers.informers import NAMESPACE, Informers
-from moorage.controllers.int_or_percent import scaled
 from moorage.controllers.loop import Loop, key_if_present
 from moorage.controllers.objects import PODS, Pod
-from moorage.controllers.patches import status_patch
-from moorage.controllers.pods import is_deleting, is_ready
+from moorage.controllers.pods import is_deleting, is_ended, is_ready
+from moorage.controllers.requests import locked, status_patch
+from moorage.controllers.templates import scaled
 from moorage.wire.client.informer import object_key
 from moorage.wire.client.recorder import NORMAL, WARNING, EventRecorder, reference
 from moorage.wire.client.resources import POD_DISRUPTION_BUDGETS
-from moorage.wire.client.rest import Client, UnreachableError
+from moorage.wire.client.rest import Client, PatchType, UnreachableError
+
+# Stale disruption conditions: that of a pod that was not disrupted after all becomes False.
+#
+# The condition DisruptionTarget becomes False when the pod is not being deleted two minutes later.
+# Source: KEP-3329.
+
+STALE_AFTER = timedelta(minutes=2)
+_BY_NODE_AGENT = "TerminationByKubelet"
+
+
+def stale_disruptions(client: Client, informers: Informers, clock: Clock) -> Loop[str]:
+    """Return the loop that resets the stale conditions of pods."""
+    pods = informers.pods
+
+    def announced(before: Pod | None, after: Pod | None) -> Iterator[str]:
+        del before
+        if after is not None and stale_time(after) is not None:
+            yield object_key(after.metadata)
+
+    async def reconcile(key: str) -> float | None:
+        pod = pods.get_key(key)
+        stale_at = None if pod is None else stale_time(pod)
+        if pod is None or stale_at is None:
+            return None
+        left_s = (stale_at - clock.now()).total_seconds()
+        if left_s > 0:
+            return left_s
+        meta = pod.metadata
+        condition: dict[str, Any] = {
+            "type": DISRUPTION_TARGET,
+            "status": "False",
+            "lastTransitionTime": format_time(clock.now()),
+            "observedGeneration": meta.generation or None,
+            "reason": None,
+            "message": None,
+        }
+        patch = {"metadata": locked(meta), "status": {"conditions": [condition]}}
+        with suppress(NotFoundError):  # The pod was deleted after all.
+            await client.patch(
+                PODS, meta.name, patch, meta.namespace,
+                kind=PatchType.STRATEGIC, subresource="status",
+            )  # fmt: skip
+        return None
+
+    return Loop("stale disruptions", reconcile, [(pods, announced)], clock)
+
+
+def stale_time(pod: Pod) -> datetime | None:
+    """Return when a pod's condition is stale; None without one that can be."""
+    if is_deleting(pod) or is_ended(pod):
+        return None
+    for condition in pod.status.conditions:
+        if condition.type != DISRUPTION_TARGET or condition.status != "True":
+            continue
+        if condition.reason == _BY_NODE_AGENT or not condition.last_transition_time:
+            return None
+        return parse_time(condition.last_transition_time) + STALE_AFTER
+    return None
 
 
 class DisruptionController:
@@ -264,7 +325,7 @@ def needs_scale(spec: PodDisruptionBudgetSpec) -> bool:
 
 
 def expected_pods(spec: PodDisruptionBudgetSpec, count: int) -> Expected:
-    """Return what a budget expects of `count` pods. Raises ValueError for a wrong percentage."""
+    """Return how many of `count` pods a budget expects. Raises ValueError."""
     if spec.max_unavailable is not None:
         unavailable = scaled(spec.max_unavailable, count, rounds_up=True)
         return Expected(count, max(0, count - unavailable))

@@ -40,7 +40,7 @@ _GROUPS = {
 
 
 class ScaleError(Exception):
-    """It cannot be found how many pods there should be; the text says why."""
+    """The expected number of pods is unknown; the text says why."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,16 +14,20 @@ from moorage.api.clock import Clock
 from moorage.api.errors import ConflictError, NotFoundError, StatusError
 from moorage.api.meta import ObjectMeta
 from moorage.api.services import Endpoints, Service
-from moorage.controllers.endpoints.backends import Backend, backends_of, has_backends, selects
+from moorage.controllers.endpoints.backends import (
+    Backend,
+    backends_of,
+    has_backends,
+    selects,
+    subsets_of,
+)
 from moorage.controllers.endpoints.slices import SliceContent, divide
-from moorage.controllers.endpoints.subsets import subsets_of
 from moorage.controllers.informers import NAMESPACE, OWNER, Informers
 from moorage.controllers.loop import Loop, key_of_either, latest
 from moorage.controllers.objects import ENDPOINT_SLICES, EndpointSlice, Pod
 from moorage.controllers.ownership import controller_reference
-from moorage.controllers.patches import locked
 from moorage.controllers.pods import is_deleting, is_ended, is_ready
-from moorage.controllers.refusals import is_namespace_ending
+from moorage.controllers.requests import is_namespace_ending, locked
 from moorage.wire.client.informer import object_key
 from moorage.wire.client.resources import ENDPOINTS, SERVICES
 from moorage.wire.client.rest import Client

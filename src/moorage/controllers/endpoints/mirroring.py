@@ -22,7 +22,7 @@ from moorage.controllers.informers import OWNER, Informers
 from moorage.controllers.loop import Loop, key_of_either, latest
 from moorage.controllers.objects import ENDPOINT_SLICES, EndpointSlice
 from moorage.controllers.ownership import controller_reference
-from moorage.controllers.patches import locked
+from moorage.controllers.requests import locked
 from moorage.wire.client.recorder import WARNING, EventRecorder, reference
 from moorage.wire.client.resources import ENDPOINTS
 from moorage.wire.client.rest import Client
@@ -62,7 +62,7 @@ def is_mirrored(endpoints: Endpoints, service: Service | None) -> bool:
 
 
 def mirrored(endpoints: Endpoints) -> Mirrored:
-    """Return what the slices of Endpoints have; at most 1,000 addresses of each subset."""
+    """Return the content of the slices of Endpoints; at most 1,000 addresses of each subset."""
     result = Mirrored()
     for subset in endpoints.subsets:
         ports = _ports(subset)

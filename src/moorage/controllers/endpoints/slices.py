@@ -11,8 +11,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from moorage.api.services import Service
-from moorage.controllers.endpoints.backends import Backend, Port, hostname_of
-from moorage.controllers.endpoints.subsets import port_object, target_of
+from moorage.controllers.endpoints.backends import (
+    Backend,
+    Port,
+    hostname_of,
+    port_object,
+    target_of,
+)
 from moorage.controllers.objects import EndpointSlice
 
 CAPACITY = 100

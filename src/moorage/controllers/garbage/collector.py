@@ -14,15 +14,16 @@ from typing import Any
 from moorage.api.clock import Clock, sleep_unless_set
 from moorage.api.errors import NotFoundError, StatusError
 from moorage.api.logs import Log
-from moorage.api.meta import ObjectMeta, OwnerReference
-from moorage.api.references import ObjectReference
-from moorage.controllers.garbage.graph import Coordinates, Graph, forward
-from moorage.controllers.garbage.owners import (
+from moorage.api.meta import ObjectMeta, ObjectReference, OwnerReference
+from moorage.controllers.garbage.graph import (
     FOREGROUND_FINALIZER,
     ORPHAN_FINALIZER,
+    Coordinates,
+    Graph,
     Owner,
     Verdict,
     blocks,
+    forward,
     judge,
     lost_or_unblocked,
     orphans_dependents,
@@ -30,7 +31,7 @@ from moorage.controllers.garbage.owners import (
 )
 from moorage.controllers.informers import Informers, wait_synced
 from moorage.controllers.ownership import without_owners
-from moorage.controllers.patches import locked
+from moorage.controllers.requests import locked
 from moorage.wire.client.backoff import Backoff
 from moorage.wire.client.discovery import Discovered, discover
 from moorage.wire.client.informer import Informer

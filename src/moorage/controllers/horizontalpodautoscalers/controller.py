@@ -3,7 +3,7 @@
     autoscaler ─▶ target's scale ─▶ metrics propose ─▶ stabilized, limited ─▶ scale, status, events
 
 Each autoscaler is looked at once in a period, whatever changes. Source: API docs "Horizontal Pod
-Autoscaling"; `horizontal.go` of Kubernetes 1.37.
+Autoscaling"; `horizontal.go` of Kubernetes 1.36.
 """
 
 from __future__ import annotations
@@ -46,14 +46,18 @@ from moorage.controllers.horizontalpodautoscalers.metrics import (
     evaluate,
     tolerances_of,
 )
-from moorage.controllers.horizontalpodautoscalers.other_apis import OtherApis
 from moorage.controllers.horizontalpodautoscalers.proposals import Readiness
-from moorage.controllers.horizontalpodautoscalers.targets import ScaleTargets, Target, TargetError
-from moorage.controllers.horizontalpodautoscalers.usage import read_usages
+from moorage.controllers.horizontalpodautoscalers.targets import (
+    OtherApis,
+    ScaleTargets,
+    Target,
+    TargetError,
+    read_usages,
+)
 from moorage.controllers.informers import Informers
 from moorage.controllers.loop import After, Loop, Queued, latest
 from moorage.controllers.options import ControllerOptions
-from moorage.controllers.patches import status_patch
+from moorage.controllers.requests import status_patch
 from moorage.wire.client.informer import object_key
 from moorage.wire.client.recorder import NORMAL, WARNING, EventRecorder, reference
 from moorage.wire.client.resources import HORIZONTAL_POD_AUTOSCALERS, PODS
@@ -130,7 +134,7 @@ class AutoscalerController:
         return self._options.autoscaler_period_s
 
     async def _look(self, key: str, pass_: _Pass) -> None:
-        """Read the target, decide, and scale it. What is found is in the status of the pass."""
+        """Read the target, decide, and scale it. The results are in the status of the pass."""
         autoscaler = pass_.autoscaler
         spec, namespace = autoscaler.spec, autoscaler.metadata.namespace
         try:

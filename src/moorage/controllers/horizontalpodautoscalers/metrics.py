@@ -1,7 +1,7 @@
 """Metrics of an autoscaler: what each of its metric sources proposes.
 
 Resources of pods and of their containers come from `metrics.k8s.io`, custom and external metrics
-from APIs of their own. Source: `horizontal.go` of Kubernetes 1.37.
+from APIs of their own. Source: `horizontal.go` of Kubernetes 1.36.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from moorage.api.autoscaling import (
 from moorage.api.meta import Raw
 from moorage.api.pods import Pod
 from moorage.api.quantity import Family, Quantity
-from moorage.controllers.horizontalpodautoscalers.other_apis import OtherApis
 from moorage.controllers.horizontalpodautoscalers.proposals import (
     PodUsage,
     Proposal,
@@ -37,6 +36,7 @@ from moorage.controllers.horizontalpodautoscalers.proposals import (
     propose_per_pod,
     requests_of,
 )
+from moorage.controllers.horizontalpodautoscalers.targets import OtherApis
 
 _MILLI = 10**6
 ReadUsages = Callable[[str, str], Awaitable[dict[str, PodUsage]]]
@@ -95,7 +95,7 @@ def tolerances_of(autoscaler: HorizontalPodAutoscaler, default: float) -> Tolera
 async def evaluate(
     metric: MetricSpec, namespace: str, measured: PodsToMeasure, tolerances: Tolerances
 ) -> MetricResult:
-    """Return what a metric proposes. Raises MetricError."""
+    """Return the proposal of a metric. Raises MetricError."""
     match metric.type:
         case "Resource":
             return await _of_pods(metric.resource, measured, tolerances)

@@ -5,7 +5,7 @@
     replicas = ready pods * ratio, unless the ratio is close to 1
 
 Pods that are missing or unready count as what makes the change smaller. Source: API docs
-"Horizontal Pod Autoscaling", algorithm details; `replica_calculator.go` of Kubernetes 1.37.
+"Horizontal Pod Autoscaling", algorithm details; `replica_calculator.go` of Kubernetes 1.36.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def group_pods(
     now: datetime,
     readiness: Readiness,
 ) -> Groups:
-    """Sort pods by what their metrics are worth."""
+    """Sort pods by the state of their metrics."""
     ready = 0
     unready: set[str] = set()
     missing: set[str] = set()
@@ -122,7 +122,7 @@ def _time(text: str | None) -> datetime:
 
 
 def requests_of(pods: Iterable[Pod], container: str, resource: str) -> dict[str, int]:
-    """Return what each pod requests, in thousandths.
+    """Return the request of each pod, in thousandths.
 
     With a container, what that one requests. Raises ProposalError where there is no request.
     """

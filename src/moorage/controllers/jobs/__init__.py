@@ -1,7 +1,6 @@
 """Job controllers: the pods and the status of Jobs, and the deletion of finished Jobs."""
 
 from moorage.controllers.jobs.controller import JobController
-from moorage.controllers.jobs.orphans import orphan_release
-from moorage.controllers.jobs.ttl import ttl_after_finished
+from moorage.controllers.jobs.ttl import orphan_release, ttl_after_finished
 
 __all__ = ["JobController", "orphan_release", "ttl_after_finished"]

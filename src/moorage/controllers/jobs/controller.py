@@ -23,11 +23,10 @@ from moorage.api.jobs import (
     UncountedTerminatedPods,
 )
 from moorage.api.labels import from_object
-from moorage.controllers.batches import at_once
 from moorage.controllers.expectations import Expectations
 from moorage.controllers.informers import NAMESPACE, Informers
 from moorage.controllers.jobs.backoff import Failures
-from moorage.controllers.jobs.conditions import (
+from moorage.controllers.jobs.failure_policy import (
     COMPLETE,
     SUSPENDED,
     final_condition,
@@ -35,18 +34,21 @@ from moorage.controllers.jobs.conditions import (
     with_condition,
 )
 from moorage.controllers.jobs.job_pods import is_tracked, job_pod
-from moorage.controllers.jobs.planning import make_plan
-from moorage.controllers.jobs.requests import is_managed_elsewhere, release, update_status
-from moorage.controllers.jobs.termination import completed_condition, interim_condition
+from moorage.controllers.jobs.planning import (
+    completed_condition,
+    interim_condition,
+    is_managed_elsewhere,
+    make_plan,
+    release,
+    update_status,
+)
 from moorage.controllers.jobs.tracking import Tracking, track, with_counts
 from moorage.controllers.jobs.view import View
 from moorage.controllers.loop import Loop, key_of_either_forgetting
 from moorage.controllers.objects import PODS, Pod
 from moorage.controllers.ownership import Claimer, sort_claims
-from moorage.controllers.pod_batches import Failure, PodBatches
-from moorage.controllers.pod_owners import PodOwners
-from moorage.controllers.pod_requests import PodRequests
-from moorage.controllers.pods import is_ready
+from moorage.controllers.pods import Failure, PodBatches, PodOwners, PodRequests, is_ready
+from moorage.controllers.requests import at_once
 from moorage.wire.client.recorder import NORMAL, WARNING, EventRecorder, reference
 from moorage.wire.client.resources import JOBS
 from moorage.wire.client.rest import Client, UnreachableError
@@ -144,7 +146,7 @@ class JobController:
         return [_with_finalizer(pod) if pod.metadata.uid in adopted else pod for pod in pods]
 
     async def _manage(self, key: str, view: View, *, may_manage: bool) -> _Step:
-        """Create and delete pods. Returns what came of it."""
+        """Create and delete pods. Returns the outcome."""
         numbers = _Numbers(len(view.active), sum(map(is_ready, view.active)), len(view.terminating))
         interim = interim_condition(view)
         if interim is not None:

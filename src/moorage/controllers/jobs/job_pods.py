@@ -23,8 +23,7 @@ from moorage.api.jobs import (
 from moorage.api.meta import Raw
 from moorage.controllers.jobs.failure_policy import match_failure_policy
 from moorage.controllers.objects import ContainerStatus, Pod
-from moorage.controllers.pod_requests import pod_of
-from moorage.controllers.pods import is_deleting, ready_condition
+from moorage.controllers.pods import is_deleting, pod_of, ready_condition
 from moorage.wire.client.resources import JOBS
 
 _INDEX_VARIABLE = "JOB_COMPLETION_INDEX"

@@ -12,10 +12,20 @@ from dataclasses import dataclass
 
 import msgspec
 
-from moorage.api.completion_indexes import contains, count, format_intervals, merged
-from moorage.api.jobs import JobCondition, JobStatus, UncountedTerminatedPods
-from moorage.controllers.jobs.conditions import FAILURE_TARGET, with_condition
-from moorage.controllers.jobs.failure_policy import match_failure_policy
+from moorage.api.jobs import (
+    JobCondition,
+    JobStatus,
+    UncountedTerminatedPods,
+    contains,
+    count,
+    format_intervals,
+    merged,
+)
+from moorage.controllers.jobs.failure_policy import (
+    FAILURE_TARGET,
+    match_failure_policy,
+    with_condition,
+)
 from moorage.controllers.jobs.job_pods import completion_index, has_failed, has_valid_index
 from moorage.controllers.jobs.view import View
 from moorage.controllers.objects import Pod

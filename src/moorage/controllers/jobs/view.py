@@ -8,8 +8,16 @@ from datetime import datetime, timedelta
 from functools import cached_property
 
 from moorage.api.clock import parse_time
-from moorage.api.completion_indexes import Interval, clamped_intervals, contains, count, merged
-from moorage.api.jobs import Job, JobSpec, UncountedTerminatedPods
+from moorage.api.jobs import (
+    Interval,
+    Job,
+    JobSpec,
+    UncountedTerminatedPods,
+    clamped_intervals,
+    contains,
+    count,
+    merged,
+)
 from moorage.controllers.jobs.backoff import Failures
 from moorage.controllers.jobs.failure_policy import match_failure_policy
 from moorage.controllers.jobs.job_pods import (

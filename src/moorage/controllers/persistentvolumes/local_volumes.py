@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from moorage.api.claims.annotations import SELECTED_NODE
-from moorage.api.claims.local_path import FINALIZER, NODE_LABEL
+from moorage.api.claims.classes import FINALIZER, NODE_LABEL
 from moorage.api.errors import AlreadyExistsError
 from moorage.api.persistent_volumes import PersistentVolume, PersistentVolumeClaim, StorageClass
 from moorage.controllers.informers import CLAIM, Informers, claim_keys

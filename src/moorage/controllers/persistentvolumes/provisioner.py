@@ -15,7 +15,7 @@ from moorage.api.claims.annotations import (
     SELECTED_NODE,
     STORAGE_PROVISIONER,
 )
-from moorage.api.claims.local_path import PROVISIONER
+from moorage.api.claims.classes import PROVISIONER
 from moorage.api.clock import Clock
 from moorage.api.errors import NotFoundError
 from moorage.api.persistent_volumes import PersistentVolume, PersistentVolumeClaim

@@ -8,11 +8,16 @@ from __future__ import annotations
 from typing import Any
 
 from moorage.api.claims.annotations import BOUND_BY_CONTROLLER, PROVISIONED_BY, SELECTED_NODE, YES
-from moorage.api.claims.binding import claim_reference
-from moorage.api.claims.local_path import DRIVER, FINALIZER, NODE_LABEL, PROVISIONER, node_problem
-from moorage.api.claims.matching import FILESYSTEM
-from moorage.api.claims.topology import matches_topologies
-from moorage.api.node_labels import HOSTNAME
+from moorage.api.claims.binding import FILESYSTEM, claim_reference
+from moorage.api.claims.classes import (
+    DRIVER,
+    FINALIZER,
+    NODE_LABEL,
+    PROVISIONER,
+    matches_topologies,
+    node_problem,
+)
+from moorage.api.nodes import HOSTNAME
 from moorage.api.persistent_volumes import PersistentVolumeClaim, StorageClass
 from moorage.controllers.objects import Node
 
@@ -85,7 +90,7 @@ def new_volume(
 
 
 def _refusal(claim: PersistentVolumeClaim, storage_class: StorageClass) -> str:
-    """Return what of the claim or its class these volumes do not have, "" for nothing."""
+    """Return the property of the claim or its class that these volumes lack, "" for none."""
     if (claim.spec.volume_mode or FILESYSTEM) != FILESYSTEM:
         return f"{PROVISIONER} does not support block volume provisioning"
     if claim.spec.data_source is not None or claim.spec.data_source_ref is not None:

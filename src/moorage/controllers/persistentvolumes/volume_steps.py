@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from moorage.api.claims import modes_differ
 from moorage.api.claims.annotations import PROVISIONED_BY
-from moorage.api.claims.local_path import PROVISIONER
-from moorage.api.claims.sources import source_kind
+from moorage.api.claims.classes import PROVISIONER
+from moorage.api.claims.pod_claims import source_kind
 from moorage.api.persistent_volumes import PersistentVolume, PersistentVolumeClaim
 from moorage.controllers.persistentvolumes.claim_steps import Announcement
 from moorage.wire.client.recorder import WARNING

@@ -20,16 +20,16 @@ from moorage.api.claims.annotations import (
     STORAGE_PROVISIONER,
     YES,
 )
-from moorage.api.claims.local_path import FINALIZER
-from moorage.api.claims.matching import capacity
+from moorage.api.claims.binding import capacity
+from moorage.api.claims.classes import FINALIZER
 from moorage.api.clock import Clock, format_time
 from moorage.api.persistent_volumes import (
     PersistentVolume,
     PersistentVolumeClaim,
     PersistentVolumeClaimStatus,
 )
-from moorage.controllers.patches import locked, status_patch
 from moorage.controllers.persistentvolumes.claim_steps import BOUND, PENDING, Announcement
+from moorage.controllers.requests import locked, status_patch
 from moorage.wire.client.recorder import EventRecorder, reference
 from moorage.wire.client.resources import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
 from moorage.wire.client.rest import Client

@@ -15,21 +15,24 @@ from moorage.api.conditions import is_true
 from moorage.api.errors import NotFoundError
 from moorage.api.meta import Object, ObjectMeta, Raw
 from moorage.api.pods import MIRROR_ANNOTATION, PodCondition
-from moorage.api.runtime_classes import RuntimeClass
-from moorage.api.runtime_group import HANDLER_AVAILABLE, HANDLER_GATE, HELD_FOR_ANNOTATION
-from moorage.api.runtime_profiles import RuntimeProfile, node_of_profile
+from moorage.api.runtime_group import (
+    HANDLER_AVAILABLE,
+    HANDLER_GATE,
+    HELD_FOR_ANNOTATION,
+    RuntimeClass,
+    RuntimeProfile,
+    node_of_profile,
+)
 from moorage.controllers.informers import Informers, wait_synced
 from moorage.controllers.loop import After, Loop, Queued, latest
 from moorage.controllers.objects import Node
-from moorage.controllers.runtimegates.pace import GATHER_S, Pace
-from moorage.controllers.runtimegates.verdict import UNAVAILABLE, Verdict
-from moorage.controllers.runtimegates.verdicts import Verdicts
+from moorage.controllers.runtimegates.verdict import GATHER_S, UNAVAILABLE, Pace, Verdict, Verdicts
 from moorage.runtimeclass.class_index import ClassIndex
 from moorage.runtimeclass.demands import demanded_features
-from moorage.runtimeclass.handler import is_implicit
 from moorage.runtimeclass.index_feed import IndexFeed
 from moorage.runtimeclass.node_sets import NodeFacts, NodeFactsStatus
 from moorage.runtimeclass.placing import has_gate
+from moorage.runtimeclass.validation import is_implicit
 from moorage.wire.client.informer import Informer, object_key
 from moorage.wire.client.recorder import NORMAL, WARNING, EventRecorder, reference
 from moorage.wire.client.resources import PODS, read_as
@@ -298,7 +301,7 @@ def _is_of_concern(pod: PendingPod) -> bool:
 
 
 def _kept(pod: PendingPod) -> PendingPod:
-    """Return what is kept of a pod: of one that is of no concern its identity."""
+    """Return the fields of a pod that are kept: of an irrelevant one its identity."""
     meta = pod.metadata
     kept = {key: meta.annotations[key] for key in _ANNOTATIONS if key in meta.annotations}
     metadata = ObjectMeta(

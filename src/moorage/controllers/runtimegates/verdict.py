@@ -12,14 +12,15 @@ Pure. What is not known (`moorage.runtimeclass.placing`) holds no pod.
 
 from __future__ import annotations
 
+import hashlib
+from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
 
-from moorage.api.runtime_group import HANDLER_GATE
+from moorage.api.runtime_group import HANDLER_GATE, HELD_FOR_ANNOTATION
 from moorage.runtimeclass.class_index import ClassIndex
-from moorage.runtimeclass.handler import is_implicit
 from moorage.runtimeclass.offer import Offer
 from moorage.runtimeclass.placing import (
     has_gate,
@@ -30,6 +31,7 @@ from moorage.runtimeclass.placing import (
     requires_label,
 )
 from moorage.runtimeclass.usable_nodes import is_own_label, required_terms, usable_nodes
+from moorage.runtimeclass.validation import is_implicit
 
 UNAVAILABLE = "HandlerUnavailable"
 AVAILABLE = "HandlerAvailable"
@@ -150,3 +152,85 @@ def _own_labels(spec: Json) -> list[str]:
             if is_own_label(requirement.get("key", "")):
                 keys[requirement["key"]] = None
     return list(keys)
+
+
+# Verdicts on pods by what decides about them: pods of one template get the same, found once.
+#
+# Thousands may wait, and a change of a node is a question about each.
+
+MOST = 4096
+"""Verdicts that are kept: where nodes stay as they are, pods that come and go would add to them."""
+
+
+class Verdicts:
+    """Verdicts by the state of an index, each kept until that changes, or there are too many."""
+
+    def __init__(self, index: ClassIndex, most: int = MOST) -> None:
+        self._index = index
+        self._most = most
+        self._known: dict[bytes, Verdict] = {}
+        self._version = -1
+
+    def __len__(self) -> int:
+        """Return how many are kept."""
+        return len(self._known)
+
+    def on(
+        self,
+        annotations: Mapping[str, str],
+        spec: Json,
+        demanded: Iterable[str],
+        *,
+        is_placeable: bool,
+    ) -> Verdict:
+        """Return the verdict on a pod, as `judge` finds it."""
+        if self._version != self._index.version:
+            self._known.clear()
+            self._version = self._index.version
+        asked = (annotations.get(HELD_FOR_ANNOTATION), spec, tuple(demanded), is_placeable)
+        # A specification may have a megabyte.
+        key = hashlib.sha256(msgspec.json.encode(asked)).digest()
+        verdict = self._known.get(key)
+        if verdict is None:
+            if len(self._known) >= self._most:
+                self._known.clear()
+            verdict = self._known[key] = judge(
+                annotations, spec, self._index, asked[2], is_placeable=is_placeable
+            )
+        return verdict
+
+
+# Pace at which changes of nodes are looked at: at once, unless one node changes all the time.
+#
+# An agent reports about its own node alone, so that one that changes its labels over and over slows
+# down nothing but what is found by its own changes. Pure: time is given.
+
+GATHER_S = 0.3
+"""Changes within this time are looked at once."""
+BURST = 20
+"""Changes of a node that are looked at without delay: those of handlers that are probed."""
+REFILL_S = 10.0
+"""Time after which a node may have one more; also the longest delay."""
+_MOST = 10_000
+"""Nodes that are known."""
+
+
+class _Allowance(msgspec.Struct):
+    left: float
+    at_s: float
+
+
+class Pace:
+    """Says when a change is to be looked at, by the node that it is of."""
+
+    def __init__(self) -> None:
+        self._allowances: OrderedDict[str, _Allowance] = OrderedDict()
+
+    def delay_s(self, node: str, now_s: float) -> float:
+        """Return the seconds after which a change of a node is looked at, and count it."""
+        allowance = self._allowances.pop(node, None) or _Allowance(BURST, now_s)
+        left = min(BURST, allowance.left + (now_s - allowance.at_s) / REFILL_S)
+        self._allowances[node] = _Allowance(max(0.0, left - 1), now_s)
+        if len(self._allowances) > _MOST:
+            self._allowances.popitem(last=False)
+        return GATHER_S if left >= 1 else max(GATHER_S, REFILL_S * (1 - left))

@@ -26,7 +26,7 @@ from moorage.api.runtime_rollouts import (
 from moorage.controllers.informers import Informers
 from moorage.controllers.loop import After, Loop, Queued, latest
 from moorage.controllers.objects import Node, Pod
-from moorage.controllers.patches import status_patch
+from moorage.controllers.requests import status_patch
 from moorage.controllers.runtimerollouts.observation import (
     AnyWorkload,
     Sources,
@@ -196,7 +196,7 @@ class RuntimeRolloutController:
 
 
 def _sentence(rollout: RuntimeRollout, status: RuntimeRolloutStatus) -> str:
-    """Return what an event says of a new phase."""
+    """Return the event's message about a new phase."""
     spec, counts = rollout.spec, status.counts
     if status.stop is not None and status.phase in (STOPPED, ROLLING_BACK):
         return status.stop.message

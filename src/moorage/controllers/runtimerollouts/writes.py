@@ -24,7 +24,7 @@ from moorage.api.runtime_rollouts import (
     ROLLOUT_UID_ANNOTATION,
     WAVE_ANNOTATION,
 )
-from moorage.controllers.patches import locked
+from moorage.controllers.requests import locked
 from moorage.controllers.runtimerollouts.observation import WORKLOADS, AnyWorkload
 from moorage.runtimeclass.rollouts import Mark, Move
 from moorage.wire.client.resources import Resource

@@ -6,9 +6,12 @@ updates the status. It waits until its informers have shown its earlier requests
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from functools import partial
+
+import msgspec
 
 from moorage.api.clock import Clock
 from moorage.api.errors import NotFoundError
@@ -16,16 +19,20 @@ from moorage.api.labels import from_object
 from moorage.api.meta import ObjectMeta, Raw
 from moorage.api.persistent_volumes import PersistentVolumeClaim
 from moorage.api.workloads import ControllerRevision, StatefulSet, StatefulSetStatus
-from moorage.controllers.batches import at_once
 from moorage.controllers.expectations import Expectations
 from moorage.controllers.informers import NAMESPACE, Informers
 from moorage.controllers.loop import Loop, key_of_either_forgetting, latest
 from moorage.controllers.objects import PODS, Pod
 from moorage.controllers.ownership import Claimer, sort_claims
-from moorage.controllers.patches import status_patch
-from moorage.controllers.pod_batches import Failure, PodBatches
-from moorage.controllers.pod_owners import PodOwners
-from moorage.controllers.pods import next_available_s
+from moorage.controllers.pods import (
+    Failure,
+    PodBatches,
+    PodOwners,
+    is_deleting,
+    is_ready,
+    next_available_s,
+)
+from moorage.controllers.requests import at_once, status_patch
 from moorage.controllers.revisions import (
     RevisionOwners,
     RevisionRequests,
@@ -34,21 +41,80 @@ from moorage.controllers.revisions import (
     sort_history,
     template_of,
 )
-from moorage.controllers.statefulsets.claims import claim_names, is_claim_of, is_stale
-from moorage.controllers.statefulsets.identity import REVISION, is_member
 from moorage.controllers.statefulsets.planning import (
+    REVISION,
     Members,
     Plan,
+    is_available,
+    is_member,
     make_plan,
+    replicas_of,
     sort_members,
     uses_current,
 )
-from moorage.controllers.statefulsets.requests import MemberRequests
-from moorage.controllers.statefulsets.status import observed_status
+from moorage.controllers.statefulsets.requests import (
+    MemberRequests,
+    claim_names,
+    is_claim_of,
+    is_stale,
+)
 from moorage.wire.client.informer import object_key
 from moorage.wire.client.recorder import EventRecorder
 from moorage.wire.client.resources import CONTROLLER_REVISIONS, STATEFUL_SETS
 from moorage.wire.client.rest import Client
+
+# Status of a StatefulSet. Source: apps/v1 `StatefulSetStatus`.
+
+
+def observed_status(
+    stateful_set: StatefulSet,
+    pods: Sequence[Pod],
+    revisions: tuple[str, str],
+    collisions: int,
+    replaced: Collection[str],
+    now: datetime,
+) -> StatefulSetStatus:
+    """Compute the status from the pods.
+
+    `revisions` are the names of the current and the newest revision, `replaced` the uids of pods
+    that have just been deleted for an update.
+    """
+    current, update = revisions
+    ready = [pod for pod in pods if pod.status.phase == "Running" and is_ready(pod)]
+    min_ready_s = stateful_set.spec.min_ready_seconds
+    staying = [pod for pod in pods if not is_deleting(pod)]
+    status = StatefulSetStatus(
+        observed_generation=stateful_set.metadata.generation,
+        replicas=len(pods),
+        ready_replicas=len(ready),
+        available_replicas=sum(is_available(pod, min_ready_s, now) for pod in ready),
+        current_replicas=sum(
+            _has(pod, current) for pod in staying if pod.metadata.uid not in replaced
+        ),
+        updated_replicas=sum(_has(pod, update) for pod in staying),
+        current_revision=current,
+        update_revision=update,
+        collision_count=collisions,
+        conditions=stateful_set.status.conditions,
+    )
+    return _completed(status, replicas_of(stateful_set))
+
+
+def _completed(status: StatefulSetStatus, replicas: int) -> StatefulSetStatus:
+    """Make the newest revision the current one, once every pod has it and is ready."""
+    counts = (status.updated_replicas, status.ready_replicas, status.replicas)
+    if counts != (replicas, replicas, replicas):
+        return status
+    return msgspec.structs.replace(
+        status,
+        current_replicas=status.updated_replicas,
+        current_revision=status.update_revision,
+    )
+
+
+def _has(pod: Pod, revision: str) -> bool:
+    return pod.metadata.labels.get(REVISION) == revision
+
 
 _HASH = "controller.kubernetes.io/hash"
 _HISTORY_LIMIT = 10

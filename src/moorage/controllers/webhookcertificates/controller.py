@@ -21,8 +21,15 @@ from moorage.api.logs import Log
 from moorage.api.meta import Object, ObjectMeta, Raw
 from moorage.api.runtime_group import GROUP
 from moorage.controllers.loop import Loop
-from moorage.controllers.webhookcertificates.issuing import authorities_of, issue_pair, read_pair
-from moorage.controllers.webhookcertificates.plan import Certificates, Step, after_step, next_step
+from moorage.controllers.webhookcertificates.issuing import (
+    Certificates,
+    Step,
+    after_step,
+    authorities_of,
+    issue_pair,
+    next_step,
+    read_pair,
+)
 from moorage.wire.client.informer import Informer
 from moorage.wire.client.resources import SECRETS, Resource
 from moorage.wire.client.rest import Client, PatchType
@@ -133,7 +140,7 @@ class WebhookCertificateController:
             return None
 
     def _read(self, secret: Secret | None) -> Certificates:
-        """Return what the Secret has.
+        """Return the Secret's content.
 
         Of one that is lost, or was put back from a copy, what API servers trust is kept: replicas
         serve it until they see the Secret in their files.
@@ -231,7 +238,7 @@ def _decoded(data: Mapping[str, str]) -> dict[str, str]:
 
 
 def _text(encoded: str) -> str:
-    """Return base64 as text; empty for what is none."""
+    """Return base64 as text; empty for anything else."""
     try:
         return base64.b64decode(encoded, validate=True).decode()
     except (binascii.Error, ValueError):

@@ -1,7 +1,11 @@
 """Cgroups of sandboxes and containers: paths, resource usage, removal."""
 
-from moorage.engine.cgroups.control import ContainerCgroups
-from moorage.engine.cgroups.paths import DEFAULT_PARENT, CgroupPath, container_cgroup
+from moorage.engine.cgroups.control import (
+    DEFAULT_PARENT,
+    CgroupPath,
+    ContainerCgroups,
+    container_cgroup,
+)
 from moorage.engine.cgroups.usage import Accounts, Usage, UsageReader
 
 __all__ = [

@@ -24,7 +24,7 @@ from moorage.engine.images.image import Image
 from moorage.engine.images.manifest import Platform
 from moorage.engine.images.modules import MODULE_PLATFORM
 from moorage.engine.images.store import ImageStore
-from moorage.engine.inventory import Inventory, Sandbox
+from moorage.engine.inventory import Container, Inventory, Sandbox, container_name, new_id
 from moorage.engine.oci import (
     ContainerRequest,
     Identity,
@@ -34,8 +34,8 @@ from moorage.engine.oci import (
 )
 from moorage.engine.records import ContainerRecord, User
 from moorage.linux.idmap import IdMappings
-from moorage.linux.private import make_private_for, write_private
 from moorage.linux.trees import remove_tree
+from moorage.linux.trust import make_private_for, write_private
 from moorage.wire.cri import pb
 from moorage.wire.cri.reference import InvalidReferenceError, parse
 
@@ -274,3 +274,58 @@ def _log_path(config: pb.ContainerConfig, sandbox: pb.PodSandboxConfig) -> str:
     if not config.log_path or not sandbox.log_directory:
         return ""
     return str(Path(sandbox.log_directory, config.log_path))
+
+
+# CreateContainer: reserve the name, create the bundle, record the container.
+#
+# Source: CRI `CreateContainer`.
+
+
+async def create_container(
+    context: EngineContext,
+    sandbox: Sandbox,
+    config: pb.ContainerConfig,
+    sandbox_config: pb.PodSandboxConfig | None = None,
+) -> Container:
+    """Create a container in a sandbox. Raises EngineError; leaves nothing behind then.
+
+    `sandbox_config` is the request's: the pod as it is now, where a debug container may be
+    privileged that was not there when the sandbox was made. None is the sandbox's own.
+    """
+    if not config.metadata.name:
+        raise InvalidError("container config must have metadata with a name")
+    _verify_privilege(config, sandbox, sandbox_config or sandbox.config)
+    # A sandbox that is being stopped must not get another container meanwhile.
+    async with sandbox.lock:
+        container = await _created(context, sandbox, config)
+    context.publish_container_event(container, pb.CONTAINER_CREATED_EVENT)
+    return container
+
+
+async def _created(
+    context: EngineContext, sandbox: Sandbox, config: pb.ContainerConfig
+) -> Container:
+    if not sandbox.record.is_ready:
+        raise PreconditionError(f"sandbox {sandbox.id} is not ready: run a new one")
+    inventory, container_id = context.inventory, new_id()
+    with inventory.containers.reserved(container_name(sandbox.id, config), container_id):
+        record = await create_bundle(context, container_id, config, sandbox)
+        container = Container(record, sandbox)
+        async with AsyncExitStack() as cleanup:
+            cleanup.push_async_callback(remove_bundle, context, container_id, record.image_mounts)
+            inventory.save_container(container, record)
+            cleanup.pop_all()
+    return container
+
+
+def _verify_privilege(
+    config: pb.ContainerConfig, sandbox: Sandbox, allowed: pb.PodSandboxConfig
+) -> None:
+    """Raise InvalidError for a privileged container in a pod without any. Source: containerd."""
+    if not config.linux.security_context.privileged:
+        return
+    if not allowed.linux.security_context.privileged:
+        raise InvalidError(
+            f"no privileged container allowed in sandbox {sandbox.id}: container "
+            f"{config.metadata.name!r} requests it; set privileged in the request's sandbox_config"
+        )

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from moorage.engine.errors import InvalidError
 from moorage.engine.oci import KERNEL_TREES, POD_FILES, absolute
-from moorage.linux.securejoin import resolve_in_root
+from moorage.linux.rooted_path import resolve_in_root
 
 MAX_VOLUMES = 128
 """How many volumes an image may declare: each is a mount of every container."""

@@ -7,6 +7,7 @@ Source: CRI `ExecSync`, `Exec`; the output limit is the message limit of gRPC cl
 from __future__ import annotations
 
 import asyncio
+import signal
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
@@ -14,10 +15,50 @@ import msgspec
 
 from moorage.engine.context import EngineContext
 from moorage.engine.errors import FailedError, InvalidError, TimeLimitError
-from moorage.engine.handlers.adapters import STDERR, STDOUT, AdapterError, ExecProcess
+from moorage.engine.handlers.adapters import (
+    STDERR,
+    STDOUT,
+    AdapterError,
+    ExecProcess,
+    Streams,
+    TaskNotFoundError,
+)
 from moorage.engine.inventory import Container
 from moorage.engine.oci import exec_process
 from moorage.wire.cri import pb
+
+# Attach: the streams of a running container's first process.
+#
+# Source: CRI `Attach`.
+
+
+async def attach(context: EngineContext, container_id: str) -> Streams:
+    """Return the container's streams. Raises NotFoundError, PreconditionError, AdapterError."""
+    container = context.inventory.find_running(container_id)
+    return await context.adapter(container.sandbox).attach(container.task(context.paths))
+
+
+# Container tasks: calls to the runtime adapter that several RPCs share.
+
+
+async def delete_task(context: EngineContext, container: Container) -> None:
+    """Delete the container's task, killing it first; absent is no error. Raises FailedError."""
+    try:
+        await context.adapter(container.sandbox).delete(container.task(context.paths))
+    except AdapterError as error:
+        raise FailedError(f"container {container.id!r} cannot be removed: {error}") from error
+
+
+async def signal_task(context: EngineContext, container: Container, number: int) -> None:
+    """Signal the container's first process; absent is no error. Raises FailedError."""
+    adapter = context.adapter(container.sandbox)
+    try:
+        await adapter.kill(container.task(context.paths), signal.Signals(number))
+    except TaskNotFoundError:
+        return
+    except AdapterError as error:
+        raise FailedError(f"container {container.id!r} cannot be signalled: {error}") from error
+
 
 MAX_OUTPUT_BYTES = 16 * 1024 * 1024 - 64 * 1024
 # A background child of the command may hold its output open for ever.
@@ -64,7 +105,7 @@ class Output:
         return bytes(self._streams[stream])
 
     def add(self, stream: int, data: bytes) -> None:
-        """Keep what the limits allow of a piece of a stream."""
+        """Keep the part of a piece of a stream that the limits allow."""
         kept = self._streams[stream]
         if self._tail_bytes is not None:
             kept += data[-self._tail_bytes :]

@@ -1,7 +1,6 @@
 """Runtime handlers of a host: discovery, availability and features."""
 
 from moorage.engine.handlers.availability import Verdict
-from moorage.engine.handlers.catalogue import Catalogue, Diagnostic, OfferedHandler, changed_names
 from moorage.engine.handlers.defects import gvisor_defect
 from moorage.engine.handlers.definition import (
     AdapterKind,
@@ -14,10 +13,10 @@ from moorage.engine.handlers.definition import (
     parse_definition,
 )
 from moorage.engine.handlers.discovery import Handler, discover
-from moorage.engine.handlers.features import HandlerFeatures
-from moorage.engine.handlers.machine import Machine, this_machine
+from moorage.engine.handlers.features import HandlerFeatures, Machine, this_machine
 from moorage.engine.handlers.runtimes import KNOWN_RUNTIMES, Runtime
 from moorage.engine.handlers.search_path import search_path
+from moorage.engine.handlers.templates import Catalogue, Diagnostic, OfferedHandler, changed_names
 from moorage.engine.handlers.watching import HandlerDirectory
 
 __all__ = [

@@ -10,9 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from moorage.engine.handlers.machine import Machine
+from moorage.engine.handlers.features import Machine
 from moorage.engine.handlers.runtimes import Runtime
-from moorage.linux.program_version import Version
+from moorage.linux.program import Version
 from moorage.linux.trust import Distrust
 
 

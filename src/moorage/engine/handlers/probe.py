@@ -20,12 +20,11 @@ from moorage.engine.handlers.availability import (
     distrusted,
     judge,
 )
-from moorage.engine.handlers.catalogue import OfferedHandler
 from moorage.engine.handlers.definition import HandlerDefinition, ShimOptions
-from moorage.engine.handlers.features import NO_FEATURES
-from moorage.engine.handlers.machine import Machine
-from moorage.engine.handlers.program_probe import QUERY_DEADLINE_S, Program, probe_program
+from moorage.engine.handlers.features import NO_FEATURES, Machine
 from moorage.engine.handlers.runtimes import KNOWN_RUNTIMES, Runtime
+from moorage.engine.handlers.search_path import QUERY_DEADLINE_S, Program, probe_program
+from moorage.engine.handlers.templates import OfferedHandler
 from moorage.linux.trust import distrust
 
 RETRY_S = 10.0
@@ -197,7 +196,7 @@ class Prober:
         return tuple(task for task in self._queries.values() if not task.done())
 
     def close(self) -> None:
-        """Cancel all queries, and make no more."""
+        """Cancel all queries, and start none."""
         self._is_closed = True
         for task in (*self._queries.values(), *tuple(self._retries.values())):
             task.cancel()

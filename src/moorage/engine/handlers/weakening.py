@@ -11,7 +11,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from moorage.engine.handlers.definition import DefinitionError
-from moorage.engine.handlers.directory import read_definition
+from moorage.engine.handlers.discovery import read_definition
 from moorage.engine.handlers.templates import is_generated
 
 WEAKENING: tuple[str, ...] = (

@@ -21,13 +21,14 @@ import msgspec
 
 from moorage.engine.images.image import SHA256, MalformedImageError, layers_of
 from moorage.engine.images.layers import Blob
-from moorage.engine.images.limits import ImageLimits, in_words
 from moorage.engine.images.manifest import (
     Descriptor,
+    ImageLimits,
     Index,
     Manifest,
     Platform,
     digest_of,
+    in_words,
     pick,
     read_manifest,
 )

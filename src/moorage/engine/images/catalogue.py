@@ -19,8 +19,7 @@ from moorage.engine.errors import FailedError, NotFoundError
 from moorage.engine.images import index
 from moorage.engine.images.image import Image, MalformedImageError
 from moorage.engine.images.layers import Blob, Layers
-from moorage.engine.images.limits import in_words
-from moorage.engine.images.manifest import digest_of
+from moorage.engine.images.manifest import digest_of, in_words
 from moorage.engine.images.rootfs import failure
 from moorage.engine.images.threads import in_thread
 from moorage.engine.leftovers import remove_leftover

@@ -20,7 +20,7 @@ _UID_DIGITS = 1000
 
 
 class MalformedImageError(ValueError):
-    """A manifest, an index or a configuration cannot be read; the text says what is wrong."""
+    """A manifest, an index or a configuration is invalid; the text has the error."""
 
 
 class ImageConfiguration(msgspec.Struct, frozen=True):

@@ -14,17 +14,16 @@ from pathlib import Path
 from moorage.engine.errors import FailedError, NotFoundError
 from moorage.engine.images.archive import read_archive
 from moorage.engine.images.catalogue import Catalogue
-from moorage.engine.images.credentials import Credentials, credentials_file
 from moorage.engine.images.image import Image, MalformedImageError
 from moorage.engine.images.manifest import Platform
 from moorage.engine.images.pulling import Puller
 from moorage.engine.images.rootfs import failure
 from moorage.engine.images.single_flight import SingleFlight
-from moorage.engine.images.skopeo import Skopeo
+from moorage.engine.images.skopeo import Credentials, Skopeo, credentials_file
 from moorage.engine.images.threads import in_thread
 from moorage.engine.leftovers import remove_leftover
-from moorage.linux.private import make_private
 from moorage.linux.trees import remove_tree
+from moorage.linux.trust import make_private
 from moorage.wire.cri.reference import Reference
 
 

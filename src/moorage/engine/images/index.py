@@ -18,7 +18,7 @@ from moorage.api.logs import Log
 from moorage.engine.errors import NotFoundError
 from moorage.engine.images.image import SHA256, Image, MalformedImageError, read_configuration
 from moorage.linux.atomic_file import write_durably
-from moorage.linux.private import make_private
+from moorage.linux.trust import make_private
 from moorage.wire.cri.reference import InvalidReferenceError, parse
 
 log = Log(__name__)

@@ -24,14 +24,14 @@ import msgspec
 from moorage.api.logs import Log
 from moorage.engine.errors import EngineError, ExhaustedError, FailedError
 from moorage.engine.images.image import SHA256
-from moorage.engine.images.limits import ImageLimits
+from moorage.engine.images.manifest import ImageLimits
 from moorage.engine.images.single_flight import SingleFlight
 from moorage.engine.images.threads import in_thread
 from moorage.engine.leftovers import remove_leftover
 from moorage.linux.atomic_file import rename_durably
 from moorage.linux.command import CommandError, run
-from moorage.linux.private import make_private
 from moorage.linux.trees import remove_tree
+from moorage.linux.trust import make_private
 
 log = Log(__name__)
 
@@ -189,7 +189,7 @@ class Layers:
             await in_thread(remove_tree, scratch)
 
     def _budget(self, others: Collection[str]) -> dict[str, int]:
-        """Return what a layer may take beside the image's layers that are present."""
+        """Return the space that a layer may take beside the image's layers that are present."""
         limits = self.limits
         size_bytes, entries = self.size(others)
         return {

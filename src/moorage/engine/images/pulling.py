@@ -19,14 +19,15 @@ from pathlib import Path
 from moorage.engine.errors import ExhaustedError, FailedError
 from moorage.engine.images.image import SHA256, MalformedImageError, check_digest, layers_of
 from moorage.engine.images.layers import Blob
-from moorage.engine.images.limits import ImageLimits, in_words
 from moorage.engine.images.manifest import (
     OCI_MANIFEST,
     Descriptor,
+    ImageLimits,
     Index,
     Manifest,
     Platform,
     digest_of,
+    in_words,
     pick,
     read_manifest,
 )

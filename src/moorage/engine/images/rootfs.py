@@ -24,15 +24,14 @@ from moorage.engine.errors import EngineError, ExhaustedError, FailedError, NotF
 from moorage.engine.images.copying import TreeCopy, same_owner
 from moorage.engine.images.image import Image
 from moorage.engine.images.layers import FULL, Layers
-from moorage.engine.images.limits import ImageLimits
+from moorage.engine.images.manifest import ImageLimits
 from moorage.engine.images.snapshotter import Snapshotter
 from moorage.engine.images.threads import in_thread
 from moorage.engine.leftovers import remove_leftover
-from moorage.linux.bind import is_mount_point, unmount_all
 from moorage.linux.idmap import IdMappings, IdmapUnsupportedError
-from moorage.linux.mounts import MountSource
-from moorage.linux.private import PRIVATE, make_private
+from moorage.linux.mounts import MountSource, is_mount_point, unmount_all
 from moorage.linux.trees import disk_use, make_directory, remove_tree
+from moorage.linux.trust import PRIVATE, make_private
 
 log = Log(__name__)
 

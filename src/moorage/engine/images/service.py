@@ -9,8 +9,8 @@ import json
 from collections.abc import AsyncIterator, Callable, Collection
 
 from moorage.engine.errors import InvalidError, NotFoundError
-from moorage.engine.images.credentials import Credentials
 from moorage.engine.images.image import Image
+from moorage.engine.images.skopeo import Credentials
 from moorage.engine.images.store import ImageStore
 from moorage.engine.images.usage import FilesystemUsage
 from moorage.wire.cri import pb

@@ -21,27 +21,22 @@ from typing import Self
 from moorage.api.logs import Log
 from moorage.engine.errors import FailedError, InvalidError, NotFoundError
 from moorage.engine.images.catalogue import Catalogue
-from moorage.engine.images.credentials import Credentials
 from moorage.engine.images.image import Image
 from moorage.engine.images.importer import ImageImporter, Loaded
 from moorage.engine.images.index import IndexFiles
 from moorage.engine.images.layers import Layers
-from moorage.engine.images.limits import ImageLimits
-from moorage.engine.images.manifest import Platform
-from moorage.engine.images.native import Native
-from moorage.engine.images.overlayfs import Overlayfs
+from moorage.engine.images.manifest import ImageLimits, Platform
 from moorage.engine.images.rootfs import RootFilesystems
 from moorage.engine.images.saving import SaveableImage, SavedImage, save_images
 from moorage.engine.images.single_flight import SingleFlight
-from moorage.engine.images.skopeo import Skopeo
-from moorage.engine.images.snapshotter import Snapshotter
+from moorage.engine.images.skopeo import Credentials, Skopeo
+from moorage.engine.images.snapshotter import Native, Overlayfs, Snapshotter
 from moorage.engine.images.threads import in_thread
 from moorage.engine.images.usage import FilesystemUsage, StoreUsage
 from moorage.engine.images.volumes import ImageVolumes
 from moorage.linux.idmap import IdMappings
-from moorage.linux.mounts import MountSource
-from moorage.linux.overlay import supports_overlay
-from moorage.linux.private import make_private
+from moorage.linux.mounts import MountSource, supports_overlay
+from moorage.linux.trust import make_private
 from moorage.wire.cri.reference import InvalidReferenceError, Reference, parse
 
 log = Log(__name__)

@@ -22,9 +22,9 @@ from moorage.engine.images.rootfs import failure, remove_home, write_home
 from moorage.engine.images.snapshotter import Snapshotter
 from moorage.engine.images.threads import in_thread
 from moorage.engine.leftovers import remove_leftover
-from moorage.linux.bind import bind, is_mount_point, unmount_all
-from moorage.linux.private import make_private
-from moorage.linux.securejoin import open_in_root
+from moorage.linux.mounts import bind, is_mount_point, unmount_all
+from moorage.linux.rooted_path import open_in_root
+from moorage.linux.trust import make_private
 
 _RECORD = "volume.json"
 _ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})

@@ -169,7 +169,7 @@ def _active_plugins(network: Conflist, conf: RuntimeConf) -> list[Mapping[str, A
 
 
 def result_of_interrupted_add(network: Conflist, conf: RuntimeConf) -> CniResult:
-    """Return what DEL needs after an ADD whose result is unknown."""
+    """Return the input of DEL after an ADD whose result is unknown."""
     return _cni_result(network, conf, {})
 
 

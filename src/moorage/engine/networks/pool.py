@@ -197,7 +197,7 @@ class NetworkPool:
                 log.warning("leftover network release failed", directory=directory, reason=error)
 
     def _interrupted_result(self, directory: Path) -> CniResult | None:
-        """Return what an interrupted ADD may have added, None without a network."""
+        """Return the presumed result of an interrupted ADD, None without a network."""
         conf = RuntimeConf(container_id=directory.name, netns=directory / pinned.NET)
         try:
             return result_of_interrupted_add(self._network(), conf)

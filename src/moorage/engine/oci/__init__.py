@@ -16,14 +16,15 @@ from moorage.engine.oci.context import (
     ContainerRequest,
     Document,
     HandlerTraits,
+    HostFacts,
     ImageDefaults,
     Rlimit,
     SandboxContext,
     SandboxFiles,
     SandboxRequest,
+    look_at_host,
 )
 from moorage.engine.oci.findings import Findings, look_up_container, look_up_sandbox
-from moorage.engine.oci.host import HostFacts, look_at_host
 from moorage.engine.oci.identity import Identity, resolve_identity
 from moorage.engine.oci.mounts import KERNEL_TREES, POD_FILES, absolute
 from moorage.engine.oci.namespaces import (

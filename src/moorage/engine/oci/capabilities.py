@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from moorage.engine.errors import InvalidError
-from moorage.engine.oci.host import HostFacts
+from moorage.engine.oci.context import HostFacts
 from moorage.linux.capabilities import NAMES
 from moorage.wire.cri import pb
 

@@ -13,22 +13,20 @@ from pathlib import Path
 
 from moorage.engine.errors import InvalidError
 from moorage.engine.oci.cdi import NO_EDITS, CdiDirectories, ContainerEdits, requested_devices
-from moorage.engine.oci.context import Document, HandlerTraits
+from moorage.engine.oci.context import Document, HandlerTraits, HostFacts
 from moorage.engine.oci.devices import (
     HostDevice,
     all_host_devices,
     described_devices,
     resolve_devices,
 )
-from moorage.engine.oci.host import HostFacts
-from moorage.engine.oci.lsm import (
+from moorage.engine.oci.process import (
     APP_ARMOR_PROFILES,
     needs_app_armor_profiles,
     parse_app_armor_profiles,
 )
 from moorage.engine.oci.propagation import Peers, parse_peers
-from moorage.engine.oci.seccomp.choice import SecurityContext, choose_seccomp
-from moorage.engine.oci.seccomp.files import read_profile
+from moorage.engine.oci.seccomp.profile import SecurityContext, choose_seccomp, read_profile
 from moorage.linux.mounts import MOUNTINFO
 from moorage.linux.trees import make_directories
 from moorage.linux.trust import distrust
@@ -56,7 +54,7 @@ class Findings:
 def look_up_container(
     config: pb.ContainerConfig, handler: HandlerTraits, host: HostFacts, cdi: CdiDirectories
 ) -> Findings:
-    """Look up what a container's spec needs. Blocks.
+    """Look up the facts for a container's spec. Blocks.
 
     Creates directories for absent mount sources. Raises InvalidError naming the field.
     """
@@ -88,7 +86,7 @@ def look_up_container(
 def look_up_sandbox(
     config: pb.PodSandboxConfig, handler: HandlerTraits, host: HostFacts
 ) -> Findings:
-    """Look up what a sandbox's spec needs. Blocks. Raises InvalidError naming the field."""
+    """Look up the facts for a sandbox's spec. Blocks. Raises InvalidError naming the field."""
     security = config.linux.security_context
     return Findings(
         seccomp=_profile(security, handler, host),

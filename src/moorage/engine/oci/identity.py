@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from moorage.engine.errors import InvalidError
-from moorage.linux.securejoin import read_in_root
+from moorage.linux.rooted_path import read_in_root
 from moorage.wire.cri import pb
 
 MAX_ID = 2**31 - 1

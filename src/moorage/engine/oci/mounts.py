@@ -12,9 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from moorage.engine.errors import InvalidError
-from moorage.engine.oci.context import ContainerRequest, Document, HandlerTraits, SandboxRequest
+from moorage.engine.oci.context import (
+    ContainerRequest,
+    Document,
+    HandlerTraits,
+    HostFacts,
+    SandboxRequest,
+)
 from moorage.engine.oci.findings import Findings
-from moorage.engine.oci.host import HostFacts
 from moorage.engine.oci.namespaces import UserNamespace, mapping_fields, mappings, user_namespace
 from moorage.engine.oci.propagation import OPTIONS, verify_source
 from moorage.wire.cri import pb

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from moorage.engine.errors import InvalidError, PreconditionError
-from moorage.engine.oci.context import ContainerRequest, HandlerTraits, SandboxContext
-from moorage.engine.oci.host import HostFacts
+from moorage.engine.oci.context import ContainerRequest, HandlerTraits, HostFacts, SandboxContext
 from moorage.linux.idmap import IdMappings, IdRange
 from moorage.wire.cri import pb
 

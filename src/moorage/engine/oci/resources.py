@@ -9,7 +9,7 @@ import re
 from typing import Any
 
 from moorage.engine.errors import InvalidError
-from moorage.engine.oci.host import HostFacts
+from moorage.engine.oci.context import HostFacts
 from moorage.linux.oom import LOWEST_OOM_SCORE
 from moorage.wire.cri import pb
 

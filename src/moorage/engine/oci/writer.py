@@ -19,14 +19,13 @@ from moorage.engine.oci.context import (
     ContainerRequest,
     Document,
     HandlerTraits,
+    HostFacts,
     SandboxContext,
     SandboxRequest,
 )
 from moorage.engine.oci.devices import device_rules
 from moorage.engine.oci.findings import Findings
-from moorage.engine.oci.host import HostFacts
 from moorage.engine.oci.identity import MAX_ID
-from moorage.engine.oci.lsm import Labels, app_armor_profile, selinux_labels
 from moorage.engine.oci.mounts import container_mounts, sandbox_mounts
 from moorage.engine.oci.namespaces import (
     container_namespaces,
@@ -37,16 +36,19 @@ from moorage.engine.oci.namespaces import (
 )
 from moorage.engine.oci.process import (
     DEFAULT_PATH,
+    Labels,
+    app_armor_profile,
     arguments,
     environment,
     rlimit_documents,
+    selinux_labels,
     user_document,
     working_directory,
 )
 from moorage.engine.oci.propagation import rootfs_propagation
 from moorage.engine.oci.resources import SANDBOX_OOM_SCORE, SANDBOX_SHARES, oom_score, resources_of
 from moorage.engine.oci.seccomp import SeccompProfiles, choose_seccomp
-from moorage.engine.oci.seccomp.choice import SecurityContext
+from moorage.engine.oci.seccomp.profile import SecurityContext
 from moorage.engine.oci.sysctls import sandbox_sysctls
 from moorage.wire.cri import pb
 

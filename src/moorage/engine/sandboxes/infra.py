@@ -18,10 +18,10 @@ from moorage.engine.handlers.adapters import AdapterError
 from moorage.engine.handlers.definition import ShimOptions
 from moorage.engine.inventory import Sandbox
 from moorage.engine.oci import SandboxRequest, look_up_sandbox
-from moorage.linux.bind import bind
-from moorage.linux.guest_cgroups import GUEST_REMEDY, KATA_CONFIGURATION, outside_cgroup
-from moorage.linux.private import make_private_for, write_private
+from moorage.linux.cgroups import GUEST_REMEDY, KATA_CONFIGURATION, outside_cgroup
+from moorage.linux.mounts import bind
 from moorage.linux.trees import make_directory
+from moorage.linux.trust import make_private_for, write_private
 
 ROOTFS = "rootfs"
 _REMOVE_DEADLINE_S = 20.0

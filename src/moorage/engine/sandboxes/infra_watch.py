@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from moorage.api.logs import Log
-from moorage.engine.containers.exit import guest_kills
+from moorage.engine.containers.lifecycle import guest_kills
 from moorage.engine.context import EngineContext
 from moorage.engine.inventory import Sandbox
 from moorage.engine.sandboxes.stop import stop_pod_sandbox

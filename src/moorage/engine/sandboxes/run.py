@@ -16,21 +16,79 @@ from pathlib import Path
 
 import msgspec
 
+from moorage.engine.cgroups import DEFAULT_PARENT
+from moorage.engine.containers.lifecycle import remove_container
 from moorage.engine.context import EngineContext
 from moorage.engine.drivers import handler_traits, with_cgroup_driver
 from moorage.engine.errors import FailedError, InvalidError
-from moorage.engine.handlers.catalogue import OfferedHandler
+from moorage.engine.handlers.templates import OfferedHandler
 from moorage.engine.inventory import Sandbox, new_id, sandbox_name
 from moorage.engine.oci import verify_sandbox_namespaces
+from moorage.engine.paths import EnginePaths
 from moorage.engine.records import SandboxRecord
-from moorage.engine.sandboxes.files import write_files
-from moorage.engine.sandboxes.infra import delete_infra, start_infra, warn_of_guest
+from moorage.engine.sandboxes.infra import ROOTFS, delete_infra, start_infra, warn_of_guest
 from moorage.engine.sandboxes.infra_watch import watch_infra
-from moorage.engine.sandboxes.namespaces import create_namespaces
-from moorage.engine.sandboxes.pod_cgroup import create_pod_cgroup, remove_pod_cgroup
-from moorage.engine.sandboxes.remove import remove_directories
+from moorage.engine.sandboxes.namespaces import (
+    create_namespaces,
+    create_pod_cgroup,
+    remove_files,
+    remove_pod_cgroup,
+    write_files,
+)
+from moorage.engine.sandboxes.stop import stop_pod_sandbox
+from moorage.linux.mounts import unmount_all
 from moorage.linux.trust import distrust
 from moorage.wire.cri import pb
+
+# RemovePodSandbox: stop the sandbox, then remove its containers, cgroup, directories and record.
+#
+# Each step is idempotent, so a removal that was interrupted can be repeated. Source: CRI
+# `RemovePodSandbox`.
+
+
+async def remove_pod_sandbox(context: EngineContext, sandbox: Sandbox) -> None:
+    """Remove a sandbox with its containers, stopping it first.
+
+    Raises EngineError, ExceptionGroup of those, OSError; can be repeated.
+    """
+    await stop_pod_sandbox(context, sandbox)
+    async with asyncio.TaskGroup() as tasks:
+        for container in context.inventory.containers_of(sandbox):
+            tasks.create_task(remove_container(context, container))
+    async with sandbox.lock:
+        await remove_pod_cgroup(context, sandbox.id)
+        await asyncio.to_thread(remove_directories, context.paths, sandbox.id)
+        _remove_default_parent(context, sandbox)
+        context.inventory.delete_sandbox(sandbox)
+    context.publish_sandbox_event(sandbox, pb.CONTAINER_DELETED_EVENT)
+
+
+async def remove_incomplete_sandbox(context: EngineContext, sandbox: Sandbox) -> None:
+    """Remove a sandbox whose creation an earlier engine did not finish. Raises EngineError.
+
+    The network pool releases its namespaces, as all those without a sandbox.
+    """
+    if context.paths.bundle(sandbox.id).is_dir():
+        await delete_infra(context, sandbox)
+    await remove_pod_cgroup(context, sandbox.id)
+    await asyncio.to_thread(remove_directories, context.paths, sandbox.id)
+    context.inventory.delete_sandbox(sandbox)
+
+
+def remove_directories(paths: EnginePaths, sandbox_id: str) -> None:
+    """Remove a sandbox's files and bundle; absent is no error. Blocks. Raises OSError."""
+    remove_files(paths.sandbox_files(sandbox_id))
+    unmount_all(paths.bundle(sandbox_id) / ROOTFS)
+    remove_files(paths.bundle(sandbox_id))
+
+
+def _remove_default_parent(context: EngineContext, sandbox: Sandbox) -> None:
+    """Remove the engine's own parent cgroup with the last pod that names no `cgroup_parent`."""
+    cgroup = sandbox.cgroup
+    is_default = cgroup.is_parent_shared and cgroup.parent == DEFAULT_PARENT
+    # A sandbox that is being created may be about to create its cgroup there.
+    if is_default and not context.inventory.sandboxes.has_others(sandbox):
+        context.cgroups.remove_if_empty_now(cgroup.parent)
 
 
 async def run_pod_sandbox(

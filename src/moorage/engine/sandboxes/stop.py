@@ -10,7 +10,7 @@ import asyncio
 
 import msgspec
 
-from moorage.engine.containers.stop import stop_container
+from moorage.engine.containers.lifecycle import stop_container
 from moorage.engine.context import EngineContext
 from moorage.engine.inventory import Sandbox
 from moorage.engine.sandboxes.infra import delete_infra

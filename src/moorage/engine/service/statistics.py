@@ -21,7 +21,7 @@ from moorage.engine.stats import (
     select_sandboxes,
 )
 from moorage.linux import pinned
-from moorage.linux.guest_cgroups import outside_cgroup
+from moorage.linux.cgroups import outside_cgroup
 from moorage.wire.cri import pb
 
 log = Log(__name__)
@@ -154,7 +154,7 @@ class StatisticsServicer:
         return partial(self._own_usage, container)
 
     async def _own_usage(self, container: Container) -> Usage | None:
-        """Return what the runtime counts of a container; None, logged once, where it fails."""
+        """Return the runtime's counts of a container; None, logged once, where it fails."""
         try:
             adapter = self._context.adapter(container.sandbox)
             usage = await adapter.usage(container.task(self._context.paths))

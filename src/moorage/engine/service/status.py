@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import moorage
 from moorage.engine.context import EngineContext
-from moorage.engine.handlers.catalogue import OfferedHandler
 from moorage.engine.handlers.definition import CgroupDriver
+from moorage.engine.handlers.templates import OfferedHandler
 from moorage.engine.networks import ConflistError, read_conflist
 from moorage.wire.cri import pb
 

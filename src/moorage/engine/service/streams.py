@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from moorage.engine.containers.attach import attach
-from moorage.engine.containers.exec import MAX_OUTPUT_BYTES, OutputLimit, exec_sync, start_exec
+from moorage.engine.containers.exec import (
+    MAX_OUTPUT_BYTES,
+    OutputLimit,
+    attach,
+    exec_sync,
+    start_exec,
+)
 from moorage.engine.context import EngineContext
 from moorage.engine.handlers.adapters import ExecProcess, Streams
-from moorage.engine.sandboxes.port_forward import dial_pod_port
+from moorage.engine.sandboxes.state import dial_pod_port
 from moorage.engine.service.server import with_metadata
 from moorage.engine.streams import StreamServer
 from moorage.wire.cri import pb

@@ -1,8 +1,13 @@
 """Container and sandbox statistics and metrics of the CRI."""
 
-from moorage.engine.stats.filters import select_containers, select_sandboxes
 from moorage.engine.stats.statistics import Statistics
-from moorage.engine.stats.subjects import ContainerSubject, SandboxSubject, SharedCgroup
+from moorage.engine.stats.subjects import (
+    ContainerSubject,
+    SandboxSubject,
+    SharedCgroup,
+    select_containers,
+    select_sandboxes,
+)
 
 __all__ = [
     "ContainerSubject",

@@ -15,14 +15,17 @@ from pathlib import Path
 
 from moorage.api.clock import Clock
 from moorage.engine.cgroups.files import DeviceUsage, read
-from moorage.engine.cgroups.measures import (
+from moorage.engine.cgroups.usage import (
+    Accounts,
     PageUsage,
     Pressures,
+    Usage,
+    UsageReader,
     read_devices,
     read_huge_pages,
     read_pressures,
+    total_usage,
 )
-from moorage.engine.cgroups.usage import Accounts, Usage, UsageReader, total_usage
 from moorage.engine.stats.subjects import ContainerSubject, LayerUsage, SharedCgroup
 from moorage.linux.cgroup_control import process_ids_below
 from moorage.linux.cgroups import Cgroups, directory_in

@@ -90,7 +90,7 @@ class Statistics:
         return descriptors(ALL_ROWS)
 
     async def _ask(self, subjects: Sequence[ContainerSubject]) -> tuple[Layers, Counts]:
-        """Return what cannot be read at once: sizes of layers, and what runtimes count."""
+        """Return slow statistics: sizes of layers, and counts of runtimes."""
         layers, counts = await asyncio.gather(self._layers(subjects), _counts(subjects))
         return layers, counts
 
@@ -228,7 +228,7 @@ def _containers_of(pods: Sequence[SandboxSubject]) -> list[ContainerSubject]:
 
 
 async def _counts(subjects: Sequence[ContainerSubject]) -> Counts:
-    """Return what runtimes count of the containers. All are asked at once, by their deadlines."""
+    """Return the runtimes' counts of containers. All are asked at once, by their deadlines."""
     async with asyncio.TaskGroup() as group:
         tasks = {
             subject.id: group.create_task(_own_usage(subject.own_usage))

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Sequence
 
 from moorage.engine.streams.command import Channels
-from moorage.engine.streams.protocols import Dialect
+from moorage.engine.streams.requests import Dialect
 from moorage.wire.cri import pb
 from moorage.wire.streaming.channel_socket import ChannelSocket, Coding
 from moorage.wire.streaming.spdy import SpdyStream

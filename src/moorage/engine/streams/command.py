@@ -20,7 +20,7 @@ import msgspec
 from moorage.api.logs import Log
 from moorage.engine.errors import EngineError
 from moorage.engine.handlers.adapters import STDERR, STDOUT, AdapterError, ExecProcess, Streams
-from moorage.engine.streams.target import Target
+from moorage.engine.streams.requests import Target
 from moorage.wire.cri import pb
 from moorage.wire.streaming.pipe import ByteStream
 from moorage.wire.streaming.race import first_to_end

@@ -28,36 +28,37 @@ from moorage.engine.streams.clients import (
 )
 from moorage.engine.streams.command import Channels, attach_to, exec_into
 from moorage.engine.streams.forward import Pairs, Pod
-from moorage.engine.streams.protocols import (
+from moorage.engine.streams.requests import (
     SOCKET_COMMAND,
     SOCKET_PORT_FORWARD,
     SPDY_COMMAND,
     SPDY_PORT_FORWARD,
     Dialect,
+    StreamRequest,
+    Target,
+    Tokens,
     choose,
+    path_of,
 )
-from moorage.engine.streams.requests import StreamRequest, path_of
-from moorage.engine.streams.target import Target
-from moorage.engine.streams.tokens import Tokens
 from moorage.linux.descriptors import descriptor_limit
 from moorage.wire.cri import pb
 from moorage.wire.serving import Acceptor, Limits, prove
-from moorage.wire.streaming.channel_socket import ChannelSocket
-from moorage.wire.streaming.deadlines import Deadlines, IdleTimer
+from moorage.wire.streaming.channel_socket import TUNNEL, ChannelSocket, Tunnel, accept
+from moorage.wire.streaming.connection import Deadlines, IdleTimer
 from moorage.wire.streaming.pipe import ByteStream
 from moorage.wire.streaming.race import first_to_end
 from moorage.wire.streaming.spdy import ServerSession
-from moorage.wire.streaming.takeover import HandledResponse, take_over
 from moorage.wire.streaming.unfinished import Unfinished
 from moorage.wire.streaming.upgrade import (
     PROTOCOL_VERSION,
     SPDY,
     WEBSOCKET,
+    HandledResponse,
     offered_subprotocols,
     offered_versions,
+    take_over,
     upgrade_of,
 )
-from moorage.wire.streaming.websocket import TUNNEL, Tunnel, accept
 
 log = Log(__name__)
 

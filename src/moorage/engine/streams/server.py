@@ -15,11 +15,9 @@ from typing import Self
 
 from moorage.api.clock import Clock, SystemClock
 from moorage.engine.errors import FailedError
-from moorage.engine.streams.requests import StreamRequest, check, path_of
-from moorage.engine.streams.target import Target
-from moorage.engine.streams.tokens import Tokens
+from moorage.engine.streams.requests import StreamRequest, Target, Tokens, check, path_of
 from moorage.wire.cri import pb
-from moorage.wire.streaming.deadlines import Deadlines
+from moorage.wire.streaming.connection import Deadlines
 
 _BACKLOG = 128
 

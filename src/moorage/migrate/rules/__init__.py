@@ -10,11 +10,10 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from moorage.migrate.rules.findings import Finding, Severity
+    from moorage.migrate.rules.changes import Finding, RenameError, Severity
     from moorage.migrate.rules.outputs import OutputError
     from moorage.migrate.rules.plan import Options, Plan, Source, make_plan
-    from moorage.migrate.rules.pod_annotations import Meaning
-    from moorage.migrate.rules.renames import RenameError
+    from moorage.migrate.rules.pod_security_policies import Meaning
 
 __all__ = [
     "Finding",
@@ -30,13 +29,13 @@ __all__ = [
 
 # Each name's module, imported at its first use: a node agent reads engines' files by one of them.
 _MODULES = {
-    "Finding": "findings",
-    "Meaning": "pod_annotations",
+    "Finding": "changes",
+    "Meaning": "pod_security_policies",
     "Options": "plan",
     "OutputError": "outputs",
     "Plan": "plan",
-    "RenameError": "renames",
-    "Severity": "findings",
+    "RenameError": "changes",
+    "Severity": "changes",
     "Source": "plan",
     "make_plan": "plan",
 }

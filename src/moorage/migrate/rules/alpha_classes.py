@@ -12,10 +12,20 @@ from typing import Any
 import msgspec
 
 from moorage.api.names import dns_subdomain_errors
-from moorage.api.runtime_classes import RuntimeClass
-from moorage.migrate.rules.changes import Insert, LiftSpec, Operation, Remove, Replace, applied
-from moorage.migrate.rules.findings import Outcome, note, refused
-from moorage.migrate.rules.renames import RenameError, RenameTable
+from moorage.api.runtime_group import RuntimeClass
+from moorage.migrate.rules.changes import (
+    Insert,
+    LiftSpec,
+    Operation,
+    Outcome,
+    Remove,
+    RenameError,
+    RenameTable,
+    Replace,
+    applied,
+    note,
+    refused,
+)
 from moorage.runtimeclass.validation import class_errors
 
 GROUP = "node.k8s.io"
@@ -118,7 +128,7 @@ def _operations(
 
 
 def _problem(document: dict[str, Any]) -> str:
-    """Return what is wrong with a v1 class, empty if it is valid."""
+    """Return the errors of a v1 class, empty if it is valid."""
     try:
         runtime_class = msgspec.convert(document, RuntimeClass)
         errors = [str(error) for error in class_errors(runtime_class)]

@@ -49,7 +49,7 @@ class EngineConfiguration(msgspec.Struct, frozen=True):
 
 
 def engine_of(format_: Format, documents: Sequence[Any]) -> EngineConfiguration | None:
-    """Return what can be renamed in an engine's file; None for other formats."""
+    """Return where an engine's file has its handlers; None for other formats."""
     if format_ in (Format.DOCKER, Format.PODMAN):
         return EngineConfiguration(documents[0])
     if format_ is Format.CRIO:

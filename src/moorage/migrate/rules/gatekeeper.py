@@ -11,10 +11,10 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from moorage.migrate.rules.findings import Outcome, note, refused
+from moorage.migrate.rules.changes import Outcome, note, refused
 from moorage.migrate.rules.handler_files import table, text, texts
 from moorage.migrate.rules.policies import PolicyRules, Scope, allowed_rules, policy_object
-from moorage.runtimeclass.handler import LEGACY
+from moorage.runtimeclass.validation import LEGACY
 
 _FIELD = "runtimeClassName"
 _LOCATION = f"spec.{_FIELD}"

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from moorage.api.runtime_group import ISOLATION_LABEL
-from moorage.migrate.rules.isolation_families import isolation_of
+from moorage.migrate.rules.policies import isolation_of
 
 SUFFIX = ".toml"
 _RUNC_TYPES = frozenset({"io.containerd.runc.v1", "io.containerd.runc.v2"})

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from moorage.api.yaml_values import YamlError, parse_document
-from moorage.migrate.rules.findings import Outcome, Severity, note, refused
+from moorage.migrate.rules.changes import Outcome, Severity, note, refused
 from moorage.migrate.rules.handler_files import table, text, texts
 from moorage.migrate.rules.policies import PolicyRules, Scope, allowed_rules, joined_objects
 
@@ -139,7 +139,7 @@ def _is_for_classless(rule: dict[str, Any]) -> bool:
 
 
 def _absent(match: re.Match[str]) -> str:
-    """Return what an expression of the pod's class gives for a pod without one."""
+    """Return the value of an expression of the pod's class for a pod without one."""
     return match["raw"] or match["literal"] or ""
 
 

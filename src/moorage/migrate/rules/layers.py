@@ -16,7 +16,8 @@ from typing import Any
 
 import msgspec
 
-from moorage.migrate.rules.compose_layers import compose_references
+from moorage.migrate.rules.changes import Finding, Severity
+from moorage.migrate.rules.compose import compose_references
 from moorage.migrate.rules.containerd import (
     FORMER_TABLES,
     config_version,
@@ -28,7 +29,6 @@ from moorage.migrate.rules.containerd import (
 )
 from moorage.migrate.rules.crio import crio_handlers, heirs_without_default
 from moorage.migrate.rules.docker import docker_handlers
-from moorage.migrate.rules.findings import Finding, Severity
 from moorage.migrate.rules.formats import Format, Parsed
 from moorage.migrate.rules.handler_files import FormerHandler, command_line, table, text
 from moorage.migrate.rules.podman import podman_handlers

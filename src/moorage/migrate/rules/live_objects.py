@@ -12,13 +12,15 @@ from typing import Any
 import msgspec
 
 from moorage.migrate.rules import alpha_classes, gatekeeper, kyverno, pod_security_policies
-from moorage.migrate.rules.changes import Operation, applied
-from moorage.migrate.rules.findings import Severity, note
+from moorage.migrate.rules.changes import Operation, Severity, applied, note
 from moorage.migrate.rules.handler_files import class_object, table, text
-from moorage.migrate.rules.isolation_families import isolation_of
 from moorage.migrate.rules.plan import Options
-from moorage.migrate.rules.pod_annotations import DEFAULT_CLASSES, Meaning, migrate_annotations
-from moorage.migrate.rules.policies import valid_only
+from moorage.migrate.rules.pod_security_policies import (
+    DEFAULT_CLASSES,
+    Meaning,
+    migrate_annotations,
+)
+from moorage.migrate.rules.policies import isolation_of, valid_only
 
 _POLICY_KINDS = ("RuntimePolicy", "ClusterRuntimePolicy")
 
@@ -65,7 +67,7 @@ class LiveFacts(msgspec.Struct, frozen=True):
 
 
 def migrate_live_object(item: dict[str, Any], facts: LiveFacts) -> LiveOutcome:
-    """Return what becomes of a workload, a pod or a policy, without new objects that exist."""
+    """Return the changes of a workload, a pod or a policy, without new objects that exist."""
     if pod_security_policies.is_policy(item):
         outcome = pod_security_policies.migrate_policy(item, facts.bindings)
     elif kyverno.is_policy(item):

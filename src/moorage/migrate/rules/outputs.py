@@ -36,7 +36,7 @@ class Outputs:
         self._after = dict(existing)
 
     def objects(self) -> list[dict[str, Any]]:
-        """Return the objects that are there already. Raises OutputError."""
+        """Return the objects that exist already. Raises OutputError."""
         objects: list[dict[str, Any]] = []
         for name in (CLASSES, POLICIES, PATCHES):
             try:
@@ -84,14 +84,14 @@ class Outputs:
             self._after[RENAMES] = text + "".join(lines)
 
     def changed(self) -> dict[str, str]:
-        """Return the files that differ from what is there, the rename table first."""
+        """Return the files that differ from existing ones, the rename table first."""
         names = sorted(self._after, key=lambda name: (name != RENAMES, name))
         return {
             name: self._after[name] for name in names if self._after[name] != self._before.get(name)
         }
 
     def before(self, name: str) -> str | None:
-        """Return what a file has now, None if it does not exist."""
+        """Return a file's content, None if it does not exist."""
         return self._before.get(name)
 
 

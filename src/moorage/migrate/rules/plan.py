@@ -12,18 +12,30 @@ from typing import Any
 import msgspec
 
 from moorage.migrate.rules import alpha_classes, compose, gatekeeper, kyverno, pod_security_policies
-from moorage.migrate.rules.changes import Operation, Path, applied, below
-from moorage.migrate.rules.compose_layers import compose_projects
+from moorage.migrate.rules.changes import (
+    Finding,
+    Operation,
+    Outcome,
+    Path,
+    RenameError,
+    RenameTable,
+    Severity,
+    applied,
+    below,
+    rename_table,
+)
+from moorage.migrate.rules.compose import compose_projects
 from moorage.migrate.rules.engine_handlers import EngineConfiguration, engine_of
-from moorage.migrate.rules.findings import Finding, Outcome, Severity
 from moorage.migrate.rules.formats import Format, Parsed, SkippedError, UnreadableError, parse
 from moorage.migrate.rules.handler_files import class_object, handler_file, table, text
-from moorage.migrate.rules.isolation_families import isolation_of
 from moorage.migrate.rules.layers import EngineGroup, Layer, engine_groups
 from moorage.migrate.rules.outputs import CLASSES, HANDLERS, PATCHES, POLICIES, Outputs
-from moorage.migrate.rules.pod_annotations import DEFAULT_CLASSES, Meaning, migrate_annotations
-from moorage.migrate.rules.policies import valid_only
-from moorage.migrate.rules.renames import RenameError, RenameTable, rename_table
+from moorage.migrate.rules.pod_security_policies import (
+    DEFAULT_CLASSES,
+    Meaning,
+    migrate_annotations,
+)
+from moorage.migrate.rules.policies import isolation_of, valid_only
 from moorage.migrate.rules.toml_edits import edited_toml
 from moorage.migrate.rules.yaml_edits import CannotEditError, edited
 

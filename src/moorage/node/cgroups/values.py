@@ -15,7 +15,7 @@ from moorage.api.pods import Pod
 from moorage.api.qos import BEST_EFFORT, BURSTABLE, GUARANTEED
 from moorage.api.quantity import Quantity
 from moorage.api.resource_names import HUGEPAGES_PREFIX, is_hugepages
-from moorage.node.config.resources import (
+from moorage.node.config.container import (
     MAX_SHARES,
     MIN_SHARES,
     PERIOD_US,

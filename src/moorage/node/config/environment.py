@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -16,10 +17,154 @@ from typing import TypeVar
 from moorage.api.configuration import ConfigMap, Secret
 from moorage.api.containers import EnvVarSource
 from moorage.api.pods import Pod
+from moorage.api.services import Service, ServicePort
 from moorage.node.config.downward import DownwardInputs, field_value, resource_value
 from moorage.node.config.errors import ConfigError, MissingError
-from moorage.node.config.expansion import check_size, expand
 from moorage.node.pod_facts.labels import AnyContainer
+
+# Service environment variables of a container.
+#
+# Source: core/v1 "Environment variables", kubelet `envvars.FromServices`. Every pod gets the API
+# server's service; those of its namespace only with `enableServiceLinks`.
+
+_DEFAULT_NAMESPACE = "default"
+_API_SERVICE = "kubernetes"
+
+
+def service_environment(
+    services: Iterable[Service],
+    namespace: str,
+    *,
+    has_links: bool,
+    overrides: Mapping[str, str],
+) -> dict[str, str]:
+    """Return the variables, NAME → value. `overrides` take precedence."""
+    variables: dict[str, str] = {}
+    own: list[Service] = []
+    for service in services:
+        if service.spec.cluster_ip in ("", "None") or not service.spec.ports:
+            continue
+        meta = service.metadata
+        if has_links and meta.namespace == namespace:
+            own.append(service)
+        elif meta.namespace == _DEFAULT_NAMESPACE and meta.name == _API_SERVICE:
+            variables |= variables_of(service)
+    for service in own:
+        variables |= variables_of(service)
+    return variables | dict(overrides)
+
+
+def variables_of(service: Service) -> dict[str, str]:
+    """Return the variables of one service: host, ports, and Docker link variables."""
+    prefix = _variable(service.metadata.name)
+    address = service.spec.cluster_ip
+    first = service.spec.ports[0]
+    variables = {
+        f"{prefix}_SERVICE_HOST": address,
+        f"{prefix}_SERVICE_PORT": str(first.port),
+        f"{prefix}_PORT": _url(first, address),
+    }
+    for port in service.spec.ports:
+        if port.name:
+            variables[f"{prefix}_SERVICE_PORT_{_variable(port.name)}"] = str(port.port)
+        link = f"{prefix}_PORT_{port.port}_{_protocol(port)}"
+        variables[link] = _url(port, address)
+        variables[f"{link}_PROTO"] = _protocol(port).lower()
+        variables[f"{link}_PORT"] = str(port.port)
+        variables[f"{link}_ADDR"] = address
+    return variables
+
+
+def _protocol(port: ServicePort) -> str:
+    return (port.protocol or "TCP").upper()
+
+
+def _url(port: ServicePort, address: str) -> str:
+    host = f"[{address}]" if ":" in address else address
+    return f"{_protocol(port).lower()}://{host}:{port.port}"
+
+
+def _variable(name: str) -> str:
+    return name.upper().replace("-", "_")
+
+
+# `$(NAME)` expansion in commands, arguments and environment variables.
+#
+# `$$` is one dollar sign; a reference to an unknown name is left unchanged. Source: core/v1
+# Container.command, third_party/forked/golang/expansion.
+
+# Limits of execve(2): 32 pages per string, 6 MiB in total. Nested references grow exponentially, so
+# a text beyond the limits is refused before it is built.
+MOST_OF_ONE = 128 * 1024
+MOST_OF_ALL = 6 * 1024 * 1024
+
+_REFERENCE = re.compile(r"\$(?:\$|\((?P<name>[^)]*)\))")
+_SHOWN = 60
+
+
+def expand(text: str, *values: Mapping[str, str]) -> str:
+    """Replace the references in a text, each from the first mapping that has the name.
+
+    Raises ConfigError when the result exceeds MOST_OF_ONE characters.
+    """
+    if "$" not in text:
+        return text
+    size = len(text)
+    pieces: list[str] = []
+    end = 0
+    for match in _REFERENCE.finditer(text):
+        replacement = _replacement(match, values)
+        size += len(replacement) - len(match[0])
+        if size > max(MOST_OF_ONE, len(text)):
+            raise ConfigError(
+                f"{text[:_SHOWN]!r} becomes longer than the {MOST_OF_ONE} bytes that a program can "
+                "be given: use fewer or shorter $(NAME) references"
+            )
+        pieces += (text[end : match.start()], replacement)
+        end = match.end()
+    return "".join((*pieces, text[end:]))
+
+
+def expand_all(texts: Iterable[str], *values: Mapping[str, str]) -> list[str]:
+    """Expand the arguments of a command.
+
+    Raises ConfigError beyond MOST_OF_ALL characters in total too.
+    """
+    expanded: list[str] = []
+    size = 0
+    for text in texts:
+        expanded.append(expand(text, *values))
+        size += len(expanded[-1])
+        check_size(size, "the command")
+    return expanded
+
+
+def check_size(size: int, what: str) -> None:
+    """Raise ConfigError when the total size of all strings exceeds what execve(2) accepts."""
+    if size > MOST_OF_ALL:
+        raise ConfigError(
+            f"{what} is longer than the {MOST_OF_ALL} bytes that a program can be given"
+        )
+
+
+def _replacement(match: re.Match[str], values: Iterable[Mapping[str, str]]) -> str:
+    name = match["name"]
+    if name is None:
+        return "$"
+    for mapping in values:
+        if name in mapping:
+            return mapping[name]
+    return match[0]
+
+
+def expand_strictly(text: str, values: Mapping[str, str]) -> str:
+    """Expand a text as `expand` does. Raises KeyError with the first name that has no value."""
+    for match in _REFERENCE.finditer(text):
+        name = match["name"]
+        if name is not None and name not in values:
+            raise KeyError(name)
+    return expand(text, values)
+
 
 T = TypeVar("T")
 

@@ -10,11 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from moorage.api.pods import Pod
+from moorage.node.config.container import overhead_resources, sandbox_resources
 from moorage.node.config.dns import Resolver
-from moorage.node.config.identity import hostname_of, kernel_hostname
 from moorage.node.config.namespaces import namespaces
-from moorage.node.config.resources import overhead_resources, sandbox_resources
-from moorage.node.config.security import sandbox_security
+from moorage.node.config.security import hostname_of, kernel_hostname, sandbox_security
 from moorage.node.pod_facts.containers import sidecars
 from moorage.node.pod_facts.labels import sandbox_annotations, sandbox_labels
 from moorage.wire.cri import pb

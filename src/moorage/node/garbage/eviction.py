@@ -16,9 +16,9 @@ from pathlib import Path
 from moorage.api.clock import Clock, sleep_unless_done
 from moorage.api.logs import Log
 from moorage.api.pods import Pod
-from moorage.linux.guest_cgroups import guests_outside
+from moorage.linux.cgroups import guests_outside
 from moorage.linux.trees import DiskUse
-from moorage.node.cgroups.usage import pod_usage, process_count
+from moorage.node.cgroups.tree import pod_usage, process_count
 from moorage.node.cgroups.values import pod_directory
 from moorage.node.failures import log_failure
 from moorage.node.garbage.containers import ContainerCollector
@@ -29,14 +29,21 @@ from moorage.node.machine.pressure import Gauges, NodePressure
 from moorage.node.metrics import Metrics
 from moorage.node.pod_facts.grace import EVICTION_GRACE_S
 from moorage.node.pod_facts.labels import POD_UID
-from moorage.node.pod_facts.references import format_pod
+from moorage.node.pod_facts.sources import format_pod
 from moorage.node.pods.worker import PodWorker
-from moorage.node.pressure import signals
-from moorage.node.pressure.messages import eviction_message
+from moorage.node.pressure import thresholds as signals
 from moorage.node.pressure.ranking import ContainerUse, PodUse, ranked
-from moorage.node.pressure.signals import DISK, INODES, SIGNALS, Observations
-from moorage.node.pressure.thresholds import EvictionOptions, Threshold, met, thresholds_of
-from moorage.node.pressure.tracking import PressureState, track
+from moorage.node.pressure.thresholds import (
+    DISK,
+    INODES,
+    SIGNALS,
+    EvictionOptions,
+    Observations,
+    Threshold,
+    met,
+    thresholds_of,
+)
+from moorage.node.pressure.tracking import PressureState, eviction_message, track
 from moorage.node.runtime.engine import Engine
 from moorage.node.status.inputs import TerminationReason
 from moorage.wire.cri import CriError
@@ -51,7 +58,7 @@ ReportThreshold = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PressureSources:
-    """What a look reads, and what it frees."""
+    """The readings of one look, and the means to free resources."""
 
     gauges: Gauges
     engine: Engine
@@ -183,7 +190,7 @@ class PressureKeeper:
         return None
 
     async def _uses(self, pods: Sequence[Pod], resource: str) -> dict[str, PodUse]:
-        """Return what the pods use of a resource; those that cannot be measured are left out."""
+        """Return the pods' usage of a resource, without those that cannot be measured."""
         match resource:
             case signals.MEMORY:
                 return await self._memory_uses(pods)

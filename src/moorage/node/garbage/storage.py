@@ -23,7 +23,7 @@ import msgspec
 from moorage.api.logs import Log
 from moorage.api.pods import Pod
 from moorage.linux.trees import DiskUse, disk_use
-from moorage.node.config.identity import HOSTS_PATH
+from moorage.node.config.security import HOSTS_PATH
 from moorage.node.paths import NodePaths, PodPaths
 from moorage.node.pod_facts.containers import members
 from moorage.node.pod_facts.labels import POD_UID
@@ -91,7 +91,7 @@ class StorageMeter:
         return frozenset([file for id_ in running for file in await self._files_of(id_)])
 
     def forget(self, container_ids: Iterable[str]) -> None:
-        """Keep what is known of these containers only."""
+        """Keep the facts of these containers only."""
         self._files = {id_: self._files[id_] for id_ in container_ids if id_ in self._files}
 
     def measure_files(self, pod: Pod, files: Iterable[PodFile]) -> PodStorage:

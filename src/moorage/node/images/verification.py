@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from msgspec import Struct
 
-from moorage.api.image_verification import (
+from moorage.api.containers import (
     NEVER_VERIFY_ALLOWLISTED,
     NEVER_VERIFY_PRELOADED,
     POLICIES,

@@ -16,9 +16,8 @@ import msgspec
 from moorage.api.clock import Clock, format_time
 from moorage.api.errors import AlreadyExistsError, NotFoundError, StatusError
 from moorage.api.logs import Log
-from moorage.api.node_labels import ARCH, HOSTNAME, OS
-from moorage.api.nodes import ContainerImage, Node, NodeCondition, NodeStatus
-from moorage.api.references import ObjectReference
+from moorage.api.meta import ObjectReference
+from moorage.api.nodes import ARCH, HOSTNAME, OS, ContainerImage, Node, NodeCondition, NodeStatus
 from moorage.node.machine.engine_health import EngineHealth
 from moorage.node.machine.facts import MachineFacts
 from moorage.node.machine.node_status import (

@@ -13,12 +13,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from moorage.linux.guest_cgroups import OUTSIDE
+from moorage.linux.cgroups import OUTSIDE
 from moorage.linux.host import parse_meminfo
-from moorage.node.cgroups.tree import CgroupTree
-from moorage.node.cgroups.usage import cgroup_usage, total
+from moorage.node.cgroups.tree import CgroupTree, cgroup_usage, total
 from moorage.node.cgroups.values import KUBEPODS
-from moorage.node.pressure.signals import (
+from moorage.node.pressure.thresholds import (
     ALLOCATABLE_MEMORY_AVAILABLE,
     IMAGEFS_AVAILABLE,
     IMAGEFS_INODES_FREE,

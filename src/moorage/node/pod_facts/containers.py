@@ -14,6 +14,15 @@ from moorage.api.pods import PodSpec
 from moorage.node.pod_facts.labels import AnyContainer
 from moorage.runtimeclass.overhead import is_sidecar
 
+# Pod phases. Source: core/v1 PodPhase.
+
+FAILED = "Failed"
+SUCCEEDED = "Succeeded"
+RUNNING = "Running"
+PENDING = "Pending"
+TERMINAL = frozenset({FAILED, SUCCEEDED})
+
+
 ALWAYS = "Always"
 ON_FAILURE = "OnFailure"
 NEVER = "Never"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from moorage.api.valid_text import valid_text
+from moorage.api.text import valid_text
 
 
 class SyncError(Exception):

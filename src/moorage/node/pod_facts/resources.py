@@ -77,7 +77,7 @@ def in_use(pod: Pod, given: Mapping[str, Given]) -> Pod:
 
 
 def given_by(pod: Pod, container: AnyContainer) -> Given:
-    """Return what a container is given by the pod's specification."""
+    """Return the resources of a container by the pod's specification."""
     return Given(container.resources, pod.spec.resources)
 
 

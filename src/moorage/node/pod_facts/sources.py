@@ -9,6 +9,15 @@ import msgspec
 
 from moorage.api.pods import MIRROR_ANNOTATION, Pod
 
+# Pod references in messages and logs. Source: kubelet `util/format`.
+
+
+def format_pod(pod: Pod) -> str:
+    """Return `name_namespace(uid)`, the form in which messages name a pod."""
+    meta = pod.metadata
+    return f"{meta.name}_{meta.namespace}({meta.uid})"
+
+
 CONFIG_SOURCE = "kubernetes.io/config.source"
 CONFIG_HASH = "kubernetes.io/config.hash"
 FILE_SOURCE = "file"

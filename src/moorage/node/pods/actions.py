@@ -13,22 +13,19 @@ from collections.abc import Callable
 from moorage.api.errors import NotFoundError, StatusError
 from moorage.api.logs import Log
 from moorage.api.pods import Pod
-from moorage.linux.private import make_private
+from moorage.linux.trust import make_private
 from moorage.node.cgroups.tree import CgroupError
 from moorage.node.cgroups.values import CgroupValues, pod_directory, pod_values
+from moorage.node.config.container import overhead_resources, sandbox_resources
 from moorage.node.config.downward import DownwardInputs
 from moorage.node.config.errors import ConfigError
 from moorage.node.config.namespaces import has_recursive_read_only
-from moorage.node.config.resources import overhead_resources, sandbox_resources
 from moorage.node.pod_facts.containers import Member, member
 from moorage.node.pod_facts.errors import SyncError, TeardownError
 from moorage.node.pod_facts.grace import grace_period_s
-from moorage.node.pod_facts.references import format_pod
-from moorage.node.pods.allocations import AllocationRecord
-from moorage.node.pods.context import NodeContext
-from moorage.node.pods.handler_choice import HandlerError
-from moorage.node.pods.plan import Kill, NewSandbox, Reason
-from moorage.node.pods.resizing import (
+from moorage.node.pod_facts.sources import format_pod
+from moorage.node.pods.allocations import (
+    AllocationRecord,
     Resize,
     Update,
     grown,
@@ -36,10 +33,13 @@ from moorage.node.pods.resizing import (
     memory_complaints,
     shrinking,
 )
+from moorage.node.pods.context import NodeContext
+from moorage.node.pods.handler_choice import HandlerError
+from moorage.node.pods.plan import Kill, NewSandbox, Reason
 from moorage.node.pods.start_timeline import StartTimeline
 from moorage.node.pods.starting import HookFailedError, Launch
 from moorage.node.runtime.views import PodView, SandboxView
-from moorage.node.volumes.mounted import Mounted, VolumeError
+from moorage.node.volumes.kinds import Mounted, VolumeError
 from moorage.runtimeclass.resizing import ERROR
 from moorage.wire.client.recorder import NORMAL, WARNING
 from moorage.wire.client.resources import PODS
@@ -161,7 +161,7 @@ class PodActions:
     async def _check_memory(
         self, directory: str, current: CgroupValues, values: CgroupValues, resize: Resize
     ) -> None:
-        """Raise SyncError if a new memory limit is below what is used."""
+        """Raise SyncError if a new memory limit is below the usage."""
         if not lowers_memory(current, values, resize):
             return
         context = self._context

@@ -12,18 +12,16 @@ from dataclasses import dataclass
 
 from moorage.api import quantity
 from moorage.api.host_ports import HostPort, Listener, collide, complaint, host_port_of
-from moorage.api.node_affinity import matches_node
-from moorage.api.nodes import Node, Taint
+from moorage.api.nodes import NO_EXECUTE, NO_SCHEDULE, Node, Taint, first_untolerated, matches_node
 from moorage.api.pods import Pod
 from moorage.api.qos import BEST_EFFORT
 from moorage.api.quantity import Quantity, add_resources, to_texts
 from moorage.api.resource_names import is_extended
-from moorage.api.tolerations import NO_EXECUTE, NO_SCHEDULE, first_untolerated
 from moorage.node.config.sandbox import dotted
 from moorage.node.pod_facts.qos import pod_qos_class
 from moorage.node.pod_facts.sources import is_critical, is_static
-from moorage.node.pressure.messages import condition_message
-from moorage.node.pressure.signals import MEMORY_PRESSURE
+from moorage.node.pressure.thresholds import MEMORY_PRESSURE
+from moorage.node.pressure.tracking import condition_message
 from moorage.node.status.inputs import TerminationReason
 from moorage.runtimeclass import pod_requests
 from moorage.runtimeclass.overhead import pod_requests_without_overhead
@@ -72,7 +70,7 @@ def refusal(pod: Pod, inputs: AdmissionInputs) -> TerminationReason | None:
 
 
 def shortage(pod: Pod, inputs: AdmissionInputs) -> TerminationReason | None:
-    """Return what the other pods leave too little of for this pod; None if it has room."""
+    """Return the shortage that other pods leave for this pod; None if it has room."""
     return _first((_fit, _ports), pod, inputs)
 
 

@@ -17,7 +17,7 @@ from moorage.node.options import NodeOptions
 from moorage.node.paths import NodePaths
 from moorage.node.pod_facts.events import PodEvents
 from moorage.node.pods.allocations import AllocationRecords
-from moorage.node.pods.classes import RuntimeClasses
+from moorage.node.pods.handler_choice import RuntimeClasses
 from moorage.node.pods.sandboxes import SandboxMaker
 from moorage.node.pods.starting import ContainerStarter
 from moorage.node.pods.stopping import ContainerStopper

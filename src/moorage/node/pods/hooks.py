@@ -11,8 +11,8 @@ from moorage.api.clock import Clock
 from moorage.api.containers import HTTPGetAction, LifecycleHandler
 from moorage.api.pods import Pod
 from moorage.node.pod_facts.labels import AnyContainer
-from moorage.node.pod_facts.references import format_pod
-from moorage.node.probes.http import HttpClient, HttpFailure
+from moorage.node.pod_facts.sources import format_pod
+from moorage.node.probes.checks import HttpClient, HttpFailure
 from moorage.node.runtime.engine import Engine
 from moorage.wire.cri import CriError
 

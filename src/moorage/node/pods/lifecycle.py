@@ -17,10 +17,10 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from moorage.api.pods import Pod
+from moorage.node.pod_facts.containers import TERMINAL
 from moorage.node.pod_facts.grace import MINIMUM_GRACE_S, grace_period_s
-from moorage.node.pod_facts.phases import TERMINAL
+from moorage.node.pods.allocations import Resize, ResizeInputs
 from moorage.node.pods.plan import Kill, NewSandbox, Probed, Start, decide
-from moorage.node.pods.resizing import Resize, ResizeInputs
 from moorage.node.runtime.views import PodView
 from moorage.node.status.inputs import TerminationReason
 from moorage.wire.client.recorder import NORMAL, WARNING

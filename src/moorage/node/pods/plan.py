@@ -16,7 +16,7 @@ from moorage.api.containers import Container
 from moorage.api.pods import Pod, PodSpec
 from moorage.node.pod_facts.containers import Kind, may_restart, should_restart
 from moorage.node.pod_facts.labels import AnyContainer, container_hash
-from moorage.node.pods.resizing import Change, Resize, ResizeInputs, change_of, running, updates
+from moorage.node.pods.allocations import Change, Resize, ResizeInputs, change_of, running, updates
 from moorage.node.runtime.views import ContainerView, PodView, State
 from moorage.runtimeclass.overhead import is_sidecar
 

@@ -14,9 +14,8 @@ from moorage.api.logs import Log
 from moorage.api.nodes import Node
 from moorage.api.pods import Pod
 from moorage.node.machine.node_object import NodeObject
-from moorage.node.pod_facts.phases import TERMINAL
-from moorage.node.pod_facts.references import format_pod
-from moorage.node.pod_facts.sources import from_api, is_mirror, is_static
+from moorage.node.pod_facts.containers import TERMINAL
+from moorage.node.pod_facts.sources import format_pod, from_api, is_mirror, is_static
 from moorage.node.pods.admission import AdmissionInputs, refusal, shortage
 from moorage.node.pods.context import NodeContext
 from moorage.node.pods.worker import PodWorker
@@ -179,7 +178,7 @@ class PodManager:
         return has_begun or is_over
 
     def _settle(self) -> None:
-        """Give what a pod has released to those that wait for it: new pods, then resizes."""
+        """Give released resources to waiting pods: new pods first, then resizes."""
         for worker in self._workers.values():
             if worker.is_waiting and self._shortage(worker.pod) is None:
                 worker.grant_room()
@@ -210,7 +209,7 @@ class PodManager:
         return refusal(pod, self._inputs(pod.metadata.uid, shown))
 
     def _shortage(self, pod: Pod) -> TerminationReason | None:
-        """Return what an admitted pod must wait for; None if it can begin."""
+        """Return the reason why an admitted pod must wait; None if it can begin."""
         if all(worker.is_shown for worker in self._workers.values() if worker.is_active):
             return None
         return shortage(pod, self._inputs(pod.metadata.uid, self._present()))

@@ -16,8 +16,8 @@ from moorage.api.pods import Pod
 from moorage.node.pod_facts.events import PodEvents
 from moorage.node.pod_facts.labels import Given
 from moorage.node.pod_facts.resources import allocated, allocation_of, given_by
-from moorage.node.pods.allocations import AllocationRecord
-from moorage.node.pods.resizing import (
+from moorage.node.pods.allocations import (
+    AllocationRecord,
     Resize,
     ResizeInputs,
     Update,
@@ -90,7 +90,7 @@ class PodResizer:
             self.conditions = self.conditions.not_pending()
 
     def grant(self) -> None:
-        """Promise what is asked for."""
+        """Promise the requested resources."""
         pod = self.pod = self._asked
         self._allocation = allocation_of(pod)
         self._fit = _Fit.BEHIND
@@ -100,7 +100,7 @@ class PodResizer:
         self._record(NORMAL, "ResizeStarted", summary("Pod resize started", pod, generation))
 
     def defer(self, reason: str, message: str) -> None:
-        """Report that what is asked for cannot be promised now."""
+        """Report that the requested resources cannot be promised now."""
         before, generation = self.conditions.pending, self._asked.metadata.generation
         self.conditions = self.conditions.deferred(reason, message, generation, self._now())
         pending = self.conditions.pending
@@ -109,7 +109,7 @@ class PodResizer:
             self._record(WARNING, f"Resize{pending.reason}", text)
 
     def observe(self, view: PodView, *, is_live: bool) -> None:
-        """Compare what the containers have with what was promised, and report the end."""
+        """Compare the containers' resources with the promised ones, and report the end."""
         self._given = {newest.id: self._given_to(newest) for _, newest in running(self.pod, view)}
         if view.containers:
             present = {container.id for container in view.containers}
@@ -150,7 +150,7 @@ class PodResizer:
         )
 
     def given_by_name(self, view: PodView) -> dict[str, Given]:
-        """Return what the running containers have, by name."""
+        """Return the resources of the running containers, by name."""
         return {
             container.name: self._given[newest.id]
             for container, newest in running(self.pod, view)
@@ -158,7 +158,7 @@ class PodResizer:
         }
 
     def record(self) -> AllocationRecord:
-        """Return what a later agent must know."""
+        """Return the record for a later agent."""
         return AllocationRecord(self._allocation, dict(self._overrides), self._unsure)
 
     def stops(self, container: ContainerView) -> None:
@@ -180,7 +180,7 @@ class PodResizer:
             self._fit = _Fit.CURRENT
 
     def failed(self, message: str) -> None:
-        """Report that what was promised cannot be carried out now."""
+        """Report that the promised resources cannot be given now."""
         before, generation = self.conditions.in_progress, self.pod.metadata.generation
         self.conditions = self.conditions.failed(message, generation, self._now())
         after = self.conditions.in_progress

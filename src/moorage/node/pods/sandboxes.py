@@ -15,10 +15,10 @@ from moorage.api.logs import Log
 from moorage.api.nodes import NodeRuntimeHandler
 from moorage.api.pods import Pod
 from moorage.engine.handlers.runtimes import KNOWN_RUNTIMES
-from moorage.linux.cgroups import Cgroups
-from moorage.linux.guest_cgroups import (
+from moorage.linux.cgroups import (
     GUEST_REMEDY,
     KATA_CONFIGURATION,
+    Cgroups,
     guests_outside,
     outside_cgroup,
 )
@@ -31,9 +31,8 @@ from moorage.node.options import NodeOptions
 from moorage.node.paths import NodePaths
 from moorage.node.pod_facts.errors import SyncError
 from moorage.node.pod_facts.events import PodEvents
-from moorage.node.pod_facts.references import format_pod
-from moorage.node.pods.classes import RuntimeClasses
-from moorage.node.pods.handler_choice import CLASS_NOT_FOUND, HandlerError
+from moorage.node.pod_facts.sources import format_pod
+from moorage.node.pods.handler_choice import CLASS_NOT_FOUND, HandlerError, RuntimeClasses
 from moorage.node.pods.user_namespaces import UserNamespaces
 from moorage.node.runtime.engine import Engine
 from moorage.node.runtime.observer import Observer

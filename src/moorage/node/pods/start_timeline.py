@@ -15,7 +15,7 @@ import msgspec
 from moorage.api.clock import Clock, format_time
 from moorage.api.conditions import is_ready
 from moorage.api.pods import Pod, PodCondition, PodStatus
-from moorage.node.pod_facts.phases import RUNNING, TERMINAL
+from moorage.node.pod_facts.containers import RUNNING, TERMINAL
 from moorage.runtimeclass.start_phases import (
     CONDITION,
     INIT,

@@ -22,25 +22,24 @@ from moorage.api.errors import StatusError
 from moorage.api.logs import Log
 from moorage.api.pods import Pod
 from moorage.api.services import Service
-from moorage.linux.private import make_private
-from moorage.node.config.container import ContainerSetting, container_config
+from moorage.linux.trust import make_private
+from moorage.node.config.container import ContainerSetting, container_config, container_resources
 from moorage.node.config.downward import DownwardInputs
 from moorage.node.config.environment import (
     Environment,
     EnvironmentSources,
     container_environment,
     references,
+    service_environment,
 )
 from moorage.node.config.errors import ConfigError
-from moorage.node.config.identity import (
+from moorage.node.config.security import (
     HOSTS_PATH,
+    SecurityDefaults,
     host_network_hosts_file,
     hostname_of,
     hosts_file,
 )
-from moorage.node.config.resources import container_resources
-from moorage.node.config.security import SecurityDefaults
-from moorage.node.config.service_environment import service_environment
 from moorage.node.images.pulling import FoundImage, ImagePuller
 from moorage.node.metrics import Metrics
 from moorage.node.objects import ObjectCache
@@ -57,8 +56,7 @@ from moorage.node.runtime.engine import Engine
 from moorage.node.runtime.observer import Observer
 from moorage.node.runtime.views import ContainerView, PodView, SandboxView, State
 from moorage.node.volumes.container_mounts import container_mounts
-from moorage.node.volumes.kinds import IMAGE
-from moorage.node.volumes.mounted import Mounted
+from moorage.node.volumes.kinds import IMAGE, Mounted
 from moorage.node.volumes.mounting import Mounter
 from moorage.node.volumes.subpath import check_subpath, open_inside
 from moorage.runtimeclass import start_phases

@@ -16,15 +16,13 @@ from moorage.api.durations import format_duration
 from moorage.api.logs import Log
 from moorage.api.pods import Pod, PodStatus
 from moorage.node.notifier import Notifier
-from moorage.node.pod_facts.containers import member
+from moorage.node.pod_facts.containers import PENDING, RUNNING, TERMINAL, member
 from moorage.node.pod_facts.errors import SyncError, TeardownError
 from moorage.node.pod_facts.grace import EVICTION_GRACE_S
-from moorage.node.pod_facts.phases import PENDING, RUNNING, TERMINAL
 from moorage.node.pod_facts.qos import pod_qos_class
-from moorage.node.pod_facts.references import format_pod
-from moorage.node.pod_facts.sources import is_critical
+from moorage.node.pod_facts.sources import format_pod, is_critical
 from moorage.node.pods.actions import PodActions
-from moorage.node.pods.allocations import AllocationRecord
+from moorage.node.pods.allocations import AllocationRecord, Resize
 from moorage.node.pods.backoff import RestartBackoff
 from moorage.node.pods.context import NodeContext
 from moorage.node.pods.lifecycle import (
@@ -54,15 +52,14 @@ from moorage.node.pods.lifecycle import (
 )
 from moorage.node.pods.operations import Operations
 from moorage.node.pods.plan import Kill, NewSandbox, Probed, Reason, Start, needed_sandbox
-from moorage.node.pods.replacing import Replacements
 from moorage.node.pods.resizer import PodResizer
-from moorage.node.pods.resizing import Resize
 from moorage.node.pods.start_timeline import StartTimeline
+from moorage.node.pods.stopping import Replacements
 from moorage.node.probes.prober import PodProber
 from moorage.node.runtime.views import ContainerView, PodView, SandboxView, State
 from moorage.node.status.inputs import StatusInputs, TerminationReason, Waiting
 from moorage.node.status.pod import ended, refused, status_of
-from moorage.node.volumes.mounted import Mounted
+from moorage.node.volumes.kinds import Mounted
 from moorage.runtimeclass import start_phases
 from moorage.wire.client.recorder import WARNING
 
@@ -135,7 +132,7 @@ class PodWorker:
 
     @property
     def resizer(self) -> PodResizer:
-        """Return what the pod asks for, beside what it was promised."""
+        """Return the pod's requests, beside the promised resources."""
         return self._resizer
 
     @property
@@ -153,7 +150,7 @@ class PodWorker:
         return not self._has_room and self._state.stage is Stage.PREPARING
 
     def wait_for_room(self, why: TerminationReason) -> None:
-        """Begin nothing until `grant_room`; report what the pod waits for."""
+        """Begin nothing until `grant_room`; report the reason."""
         self._has_room = False
         self._obstacle = Waiting(
             "WaitingForRoom",
@@ -168,14 +165,14 @@ class PodWorker:
         self._wake.call()
 
     def grant_resize(self) -> None:
-        """Promise the pod what it asks for, and begin to carry it out."""
+        """Promise the pod its requests, and begin to carry them out."""
         self._resizer.grant()
         self._pod = self._resizer.pod
         self._operations.retry_now(RESIZE)
         self._wake.call()
 
     def defer_resize(self, why: TerminationReason) -> None:
-        """Report why the node cannot give the pod what it asks for."""
+        """Report why the node cannot grant the pod's requests."""
         self._resizer.defer(why.reason, why.message)
         self._wake.call()
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from moorage.api.pods import Pod
 from moorage.linux.trees import DiskUse
-from moorage.node.pressure.signals import (
+from moorage.node.pressure.thresholds import (
     DISK,
     MEMORY,
     NODEFS_AVAILABLE,
@@ -92,7 +92,7 @@ _READ: Mapping[str, Callable[[PodUse], int | None]] = {
 
 
 def _disk_on(use: PodUse, signal: str, *, has_image_disk: bool) -> DiskUse | None:
-    """Return what the pod uses of the file system that a signal is about."""
+    """Return the pod's usage of the file system that a signal is about."""
     if use.layers is None and use.local is None:
         return None
     layers, local = use.layers or _NOTHING, use.local or _NOTHING

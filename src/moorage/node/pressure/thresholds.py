@@ -14,17 +14,68 @@ from types import MappingProxyType
 from moorage.api import quantity
 from moorage.api.durations import parse_duration
 from moorage.api.quantity import NANO, Family, Quantity
-from moorage.node.pressure.signals import (
-    ALLOCATABLE_MEMORY_AVAILABLE,
-    IMAGEFS_AVAILABLE,
-    IMAGEFS_INODES_FREE,
-    MEMORY_AVAILABLE,
-    NODEFS_AVAILABLE,
-    NODEFS_INODES_FREE,
-    SIGNALS,
-    Observation,
-    Observations,
-)
+
+# Eviction signals: what is measured, which resource it starves, which condition it reports.
+#
+# The table's order is the order in which starved resources are reclaimed: memory first. Source:
+# kubelet `eviction/api/types.go`, `eviction/helpers.go`; docs "Node-pressure Eviction".
+
+MEMORY_AVAILABLE = "memory.available"
+ALLOCATABLE_MEMORY_AVAILABLE = "allocatableMemory.available"
+NODEFS_AVAILABLE = "nodefs.available"
+NODEFS_INODES_FREE = "nodefs.inodesFree"
+IMAGEFS_AVAILABLE = "imagefs.available"
+IMAGEFS_INODES_FREE = "imagefs.inodesFree"
+PID_AVAILABLE = "pid.available"
+
+MEMORY = "memory"
+DISK = "ephemeral-storage"
+INODES = "inodes"
+PIDS = "pids"
+
+MEMORY_PRESSURE = "MemoryPressure"
+DISK_PRESSURE = "DiskPressure"
+PID_PRESSURE = "PIDPressure"
+CONDITIONS = (MEMORY_PRESSURE, DISK_PRESSURE, PID_PRESSURE)
+
+
+@dataclass(frozen=True, slots=True)
+class Signal:
+    """The resource that a signal is about, and the node condition that it causes."""
+
+    resource: str
+    condition: str
+
+
+SIGNALS: Mapping[str, Signal] = {
+    MEMORY_AVAILABLE: Signal(MEMORY, MEMORY_PRESSURE),
+    ALLOCATABLE_MEMORY_AVAILABLE: Signal(MEMORY, MEMORY_PRESSURE),
+    NODEFS_AVAILABLE: Signal(DISK, DISK_PRESSURE),
+    IMAGEFS_AVAILABLE: Signal(DISK, DISK_PRESSURE),
+    NODEFS_INODES_FREE: Signal(INODES, DISK_PRESSURE),
+    IMAGEFS_INODES_FREE: Signal(INODES, DISK_PRESSURE),
+    PID_AVAILABLE: Signal(PIDS, PID_PRESSURE),
+}
+
+_FAMILIES = {MEMORY: Family.BINARY, DISK: Family.BINARY}
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """Available and total amount of a signal's resource: bytes or a count."""
+
+    available: int
+    capacity: int
+
+
+Observations = Mapping[str, Observation]
+"""Observations by signal; one that cannot be measured is left out."""
+
+
+def amount_of(resource: str, number: int) -> Quantity:
+    """Return a number of a resource as upstream prints it: bytes in binary units, counts not."""
+    return Quantity(number * NANO, _FAMILIES.get(resource, Family.DECIMAL))
+
 
 DEFAULT_HARD: Mapping[str, str] = MappingProxyType(
     {
@@ -135,7 +186,7 @@ def met(
 
 
 def hard_reservation(options: EvictionOptions, capacity: Mapping[str, int]) -> dict[str, int]:
-    """Return what pods cannot request because it is kept free, in bytes by resource.
+    """Return the reserve that pods cannot request, in bytes by resource.
 
     `capacity` has the node's bytes by resource. Raises ThresholdError. Source: kubelet
     `hardEvictionReservation`.

@@ -15,8 +15,7 @@ from typing import Generic, TypeVar
 from moorage.api.clock import Clock
 from moorage.api.logs import Log
 from moorage.node.pod_facts.labels import POD_UID
-from moorage.node.runtime.engine import Engine
-from moorage.node.runtime.termination import termination_message
+from moorage.node.runtime.engine import Engine, termination_message
 from moorage.node.runtime.views import (
     ContainerView,
     PodView,

@@ -14,8 +14,7 @@ from aiohttp import web
 
 from moorage.api.clock import parse_time
 from moorage.api.pods import ContainerStatus, PodStatus
-from moorage.node.logs.lines import STDERR, STDOUT, LogOptions
-from moorage.node.logs.reading import LogReadError, read_log
+from moorage.node.logs import STDERR, STDOUT, LogOptions, LogReadError, read_log
 from moorage.node.pod_facts.containers import member
 from moorage.node.pods.context import NodeContext
 from moorage.node.pods.pod_manager import PodManager

@@ -17,9 +17,9 @@ from typing import Any
 
 from moorage.api.clock import format_time
 from moorage.api.pods import Pod
-from moorage.linux.guest_cgroups import guests_outside
+from moorage.linux.cgroups import guests_outside
 from moorage.linux.host import parse_meminfo
-from moorage.node.cgroups.usage import CgroupUsage, pod_usage
+from moorage.node.cgroups.tree import CgroupUsage, pod_usage
 from moorage.node.cgroups.values import pod_directory
 from moorage.node.pod_facts.labels import POD_UID
 from moorage.node.pods.context import NodeContext
@@ -149,7 +149,7 @@ class Statistics:
     def _usages(
         self, pods: Iterable[Pod], sandboxes: Mapping[str, Collection[str]]
     ) -> dict[str, CgroupUsage]:
-        """Return what the pods use by their cgroups and their virtual machines'. Blocks."""
+        """Return the pods' usage by their cgroups and their virtual machines'. Blocks."""
         tree = self._context.cgroups
         outside = guests_outside(tree.cgroups)
         usages = {

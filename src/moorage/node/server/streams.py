@@ -16,11 +16,16 @@ from moorage.node.pods.pod_manager import PodManager
 from moorage.node.pods.worker import PodWorker
 from moorage.node.runtime.views import ContainerView, State
 from moorage.wire.cri import CriError, pb
-from moorage.wire.streaming.deadlines import Deadlines
+from moorage.wire.streaming.connection import Deadlines
 from moorage.wire.streaming.dial import DialError, Refused, Upstream, dial
 from moorage.wire.streaming.pipe import join
-from moorage.wire.streaming.takeover import HandledResponse, take_over
-from moorage.wire.streaming.upgrade import passed_back, passed_on, upgrade_of
+from moorage.wire.streaming.upgrade import (
+    HandledResponse,
+    passed_back,
+    passed_on,
+    take_over,
+    upgrade_of,
+)
 
 _HTTP_CODES = {
     grpc.StatusCode.NOT_FOUND: 404,

@@ -11,8 +11,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from moorage.api.pods import ContainerStatus, PodCondition, PodSpec
-from moorage.node.pod_facts.containers import sidecars
-from moorage.node.pod_facts.phases import FAILED, SUCCEEDED, TERMINAL
+from moorage.node.pod_facts.containers import FAILED, SUCCEEDED, TERMINAL, sidecars
 from moorage.node.status.inputs import StatusInputs
 from moorage.runtimeclass.overhead import is_sidecar
 from moorage.runtimeclass.resizing import IN_PROGRESS, PENDING

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from moorage.api.pods import ContainerStatus, PodSpec
-from moorage.node.pod_facts.containers import should_restart
+from moorage.node.pod_facts.containers import FAILED, PENDING, RUNNING, SUCCEEDED, should_restart
 from moorage.node.pod_facts.labels import AnyContainer
-from moorage.node.pod_facts.phases import FAILED, PENDING, RUNNING, SUCCEEDED
 from moorage.runtimeclass.overhead import is_sidecar
 
 

@@ -11,8 +11,7 @@ import msgspec
 from moorage.api.containers import ResourceRequirements
 from moorage.api.pods import ContainerStatus, HostIP, Pod, PodIP, PodStatus
 from moorage.api.quantity import to_texts
-from moorage.node.pod_facts.containers import Kind
-from moorage.node.pod_facts.phases import FAILED, PENDING, TERMINAL
+from moorage.node.pod_facts.containers import FAILED, PENDING, TERMINAL, Kind
 from moorage.node.pod_facts.resources import in_use
 from moorage.node.status.conditions import conditions_of
 from moorage.node.status.containers import LOST, container_statuses

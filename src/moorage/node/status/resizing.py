@@ -36,7 +36,7 @@ class ResizeConditions:
         return replace(self, pending=_condition(PENDING, before, reason, message, generation, now))
 
     def not_pending(self) -> ResizeConditions:
-        """Return them once the pod was promised what it asks for."""
+        """Return them once the pod was promised its requests."""
         return replace(self, pending=None)
 
     def begun(self, generation: int, now: str) -> ResizeConditions:
@@ -61,7 +61,7 @@ class ResizeConditions:
         )
 
     def done(self) -> ResizeConditions:
-        """Return them once every container has what it was promised."""
+        """Return them once every container has its promised resources."""
         return replace(self, in_progress=None)
 
 

@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from moorage.api.containers import VolumeMount
+from moorage.node.config.environment import expand_strictly
 from moorage.node.config.errors import ConfigError
-from moorage.node.config.expansion import expand_strictly
 from moorage.node.paths import PodPaths
 from moorage.node.pod_facts.labels import AnyContainer
-from moorage.node.volumes.mounted import Mounted, MountedVolume
+from moorage.node.volumes.kinds import Mounted, MountedVolume
 from moorage.node.volumes.mounting import Mounter
 from moorage.node.volumes.subpath import bind_subpath, check_subpath
 from moorage.wire.cri import pb

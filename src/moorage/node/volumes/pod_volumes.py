@@ -25,7 +25,7 @@ from moorage.node.config.errors import ConfigError
 from moorage.node.objects import ObjectCache
 from moorage.node.paths import NodePaths, PodPaths
 from moorage.node.volumes.atomic import PayloadError, write_payload
-from moorage.node.volumes.claimed import ClaimedVolume, claimed_volumes
+from moorage.node.volumes.claimed import ClaimedVolume, PersistentMounts, claimed_volumes
 from moorage.node.volumes.host_path import HostPathError, check_host_path
 from moorage.node.volumes.kinds import (
     CLAIMED,
@@ -35,14 +35,14 @@ from moorage.node.volumes.kinds import (
     IMAGE,
     MOUNTED,
     PLUGINS,
+    Mounted,
+    MountedVolume,
+    VolumeError,
     kind_of,
 )
-from moorage.node.volumes.memory import ObjectMemory, PodMemory
-from moorage.node.volumes.mounted import Mounted, MountedVolume, VolumeError
-from moorage.node.volumes.mounting import Mounter
+from moorage.node.volumes.mounting import Mounter, ObjectMemory, PodMemory
 from moorage.node.volumes.ownership import give_to_group
 from moorage.node.volumes.payload import VolumeNeeds, VolumeSources, needs_of, payload_of
-from moorage.node.volumes.persistent import PersistentMounts
 from moorage.node.volumes.tokens import PodTokens
 from moorage.wire.client.resources import CONFIG_MAPS, SECRETS
 from moorage.wire.client.rest import UnreachableError
@@ -261,7 +261,7 @@ class VolumeKeeper:
         )
 
     def _directory(self, place: Path, mode: int, *, in_memory: bool, size_bytes: int) -> None:
-        """Create the directory, on its own tmpfs if requested, or complete what is there of it."""
+        """Create the directory, on its own tmpfs if requested, or complete an existing one."""
         make_directories(place)
         if in_memory and not self._mounter.is_mounted(place):
             is_filled = mode == _FILLED_DIR_MODE

@@ -11,12 +11,12 @@ import asyncio
 from collections.abc import Iterable
 from enum import Enum
 
-from moorage.api.claims.local_path import DRIVER, FINALIZER, NODE_LABEL, handle_of
+from moorage.api.claims.classes import DRIVER, FINALIZER, NODE_LABEL, handle_of
 from moorage.api.clock import Clock
 from moorage.api.errors import NotFoundError
 from moorage.api.logs import Log
 from moorage.api.persistent_volumes import PersistentVolume
-from moorage.node.volumes.persistent import PersistentMounts
+from moorage.node.volumes.claimed import PersistentMounts
 from moorage.wire.client.informer import Informer
 from moorage.wire.client.queue import WorkQueue
 from moorage.wire.client.recorder import WARNING, EventRecorder, reference
@@ -39,7 +39,7 @@ class Fate(Enum):
 
 
 def fate_of(volume: PersistentVolume, others: Iterable[PersistentVolume]) -> Fate:
-    """Return what becomes of a volume of this node. `others` are the node's other volumes.
+    """Return the next action for a volume of this node. `others` are the node's other volumes.
 
     The directory stays under every reclaim policy but Delete, and while another volume has the same
     handle. Raises ValueError for a handle that names no directory.

@@ -3,8 +3,12 @@
 Pure: the catalogue, what a probe's outcome proves, and the result that a class carries.
 """
 
-from moorage.runtimeclass.conformance.catalogue import STANDARD_CLASSES, StandardClass
-from moorage.runtimeclass.conformance.properties import PROPERTIES, Property
+from moorage.runtimeclass.conformance.properties import (
+    PROPERTIES,
+    STANDARD_CLASSES,
+    Property,
+    StandardClass,
+)
 from moorage.runtimeclass.conformance.results import ClassResult, PropertyResult, Verdict
 
 __all__ = [

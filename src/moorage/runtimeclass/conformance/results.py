@@ -2,7 +2,7 @@
 
 Pure. A class carries the names of the standard classes that it proved, the date, and a digest of
 what was tested: the catalogue, the handler, and the program behind it on each node. When a program
-is replaced the digest no longer fits, and the result counts no more.
+is replaced the digest no longer fits, and the result no longer counts.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from enum import StrEnum
 import msgspec
 
 from moorage.api.meta import Raw
-from moorage.api.runtime_classes import RuntimeClass
 from moorage.api.runtime_group import (
     CONFORMANCE_ANNOTATION,
     CONFORMANCE_DATE_ANNOTATION,
     CONFORMANCE_TESTED_ANNOTATION,
-)
-from moorage.api.runtime_profiles import RuntimeProfile
-from moorage.runtimeclass.conformance.catalogue import (
-    CATALOGUE_VERSION,
-    STANDARD_CLASSES,
-    StandardClass,
+    RuntimeClass,
+    RuntimeProfile,
 )
 from moorage.runtimeclass.conformance.outcomes import NodeFacts, Outcome, printable
-from moorage.runtimeclass.conformance.properties import Property
+from moorage.runtimeclass.conformance.properties import (
+    CATALOGUE_VERSION,
+    STANDARD_CLASSES,
+    Property,
+    StandardClass,
+)
 from moorage.runtimeclass.temporary_classes import is_temporary
 
 _MOST_EVIDENCE = 512

@@ -4,15 +4,18 @@ Pure: what is seen goes in, moves and a status come out. Reading and writing is 
 """
 
 from moorage.runtimeclass.rollouts.obstacles import (
+    Mark,
     NodeFacts,
     Obstacle,
+    PodFacts,
+    Unmovable,
+    Workload,
     find_obstacle,
     find_return_obstacle,
     is_active,
 )
 from moorage.runtimeclass.rollouts.record import Moved, Record, record_of
 from moorage.runtimeclass.rollouts.step import Move, Observation, Step, standing_stop, step
-from moorage.runtimeclass.rollouts.workloads import Mark, PodFacts, Unmovable, Workload
 
 __all__ = [
     "Mark",

@@ -15,8 +15,8 @@ import msgspec
 from moorage.api.clock import parse_time
 from moorage.api.durations import format_duration
 from moorage.api.runtime_rollouts import RolloutGates, RolloutWorkload, RuntimeRolloutSpec
+from moorage.runtimeclass.rollouts.obstacles import PodFacts, Workload
 from moorage.runtimeclass.rollouts.record import Moved
-from moorage.runtimeclass.rollouts.workloads import PodFacts, Workload
 
 
 class State(enum.StrEnum):

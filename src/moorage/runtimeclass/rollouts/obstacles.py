@@ -6,13 +6,86 @@ They are looked for before each move: a class may be deleted, and a handler vani
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from datetime import datetime
 
 import msgspec
 
 from moorage.api.labels import from_labels, from_object
 from moorage.api.meta import Raw
-from moorage.api.runtime_classes import RuntimeClass
+from moorage.api.runtime_group import RuntimeClass
 from moorage.api.runtime_rollouts import ACCEPTED, BLOCKED, DONE, ROLLED_BACK, RuntimeRollout
+
+# Workloads as a rollout sees them: class, marks of a move, progress and pods.
+#
+# Values that an observer fills from the API's objects, whichever their kind.
+
+
+class Mark(msgspec.Struct, frozen=True):
+    """What a rollout's annotations on a workload say of its last move.
+
+    Anyone who may write the workload may have written them.
+    """
+
+    rollout: str
+    rollout_uid: str
+    moved_from: str
+    moved_at: datetime
+    wave: int
+
+
+class PodFacts(msgspec.Struct, frozen=True):
+    """A pod of the target class; `ready_since` is None while it is not ready.
+
+    `restarts` counts those of its containers, and one more for a pod that failed.
+    """
+
+    name: str
+    created: datetime
+    scheduled: datetime | None = None
+    ready_since: datetime | None = None
+    restarts: int = 0
+
+
+class Workload(msgspec.Struct, frozen=True):
+    """One workload; `size` is how many pods it wants.
+
+    is_settled: its controller has seen the template, and all pods that it will replace are new
+    and available.
+    hold: why pods of the old template remain until someone acts, empty if none do.
+    fault: what its controller reports as failed, empty if nothing.
+    note: what its controller reports that may be why it does not settle.
+    refusal: why the API server refused the move, empty if it did not.
+    """
+
+    kind: str
+    namespace: str
+    name: str
+    uid: str
+    class_name: str
+    mark: Mark | None = None
+    size: int = 1
+    is_settled: bool = False
+    is_on_schedule: bool = False
+    hold: str = ""
+    fault: str = ""
+    note: str = ""
+    refusal: str = ""
+    pods: tuple[PodFacts, ...] = ()
+
+    @property
+    def title(self) -> str:
+        """Return `Kind namespace/name`."""
+        return f"{self.kind} {self.namespace}/{self.name}"
+
+
+class Unmovable(msgspec.Struct, frozen=True):
+    """An object with pods of the class that no patch can move, and why."""
+
+    kind: str
+    namespace: str
+    name: str
+    why: str
+
 
 OVERLAPS = "RolloutOverlaps"
 """Reason of a rollout that waits for another one."""
@@ -42,7 +115,7 @@ def find_obstacle(
     classes: Classes,
     nodes: Collection[NodeFacts],
 ) -> Obstacle | None:
-    """Return what keeps a rollout from moving workloads forward, None if nothing does."""
+    """Return the obstacle that keeps a rollout from moving workloads forward, None if free."""
     return (
         _bad_selector(rollout)
         or _conflict(rollout, others)
@@ -51,7 +124,7 @@ def find_obstacle(
 
 
 def find_return_obstacle(rollout: RuntimeRollout, classes: Classes) -> Obstacle | None:
-    """Return what keeps a rollout from moving workloads back, None if nothing does."""
+    """Return the obstacle that keeps a rollout from moving workloads back, None if free."""
     name = rollout.spec.from_
     if name in classes:
         return None
@@ -124,7 +197,7 @@ def _overlap(rollout: RuntimeRollout, other: RuntimeRollout) -> bool:
 
 
 def _precedence(rollout: RuntimeRollout) -> tuple[bool, str, str]:
-    """Return what sorts the rollouts that have begun first, then the older ones."""
+    """Return a sort key: rollouts that have begun first, then the older ones."""
     meta = rollout.metadata
     return rollout.status.started_at is None, meta.creation_timestamp or "", meta.name
 

@@ -11,7 +11,7 @@ from moorage.api.conditions import transitioned
 from moorage.api.meta import Condition
 from moorage.api.runtime_rollouts import MOST_LISTED, RolloutCounts, RolloutWorkload
 from moorage.runtimeclass.rollouts.assessment import Assessed, State
-from moorage.runtimeclass.rollouts.workloads import Unmovable
+from moorage.runtimeclass.rollouts.obstacles import Unmovable
 
 UNMOVABLE = "Unmovable"
 

@@ -13,7 +13,6 @@ from datetime import datetime
 import msgspec
 
 from moorage.api.clock import format_time, parse_time
-from moorage.api.counted import counted
 from moorage.api.runtime_rollouts import (
     ACCEPTED,
     BLOCKED,
@@ -32,8 +31,9 @@ from moorage.api.runtime_rollouts import (
     RuntimeRollout,
     RuntimeRolloutStatus,
 )
+from moorage.api.text import counted
 from moorage.runtimeclass.rollouts.assessment import Assessed, State, assess, bears_mark
-from moorage.runtimeclass.rollouts.obstacles import Obstacle
+from moorage.runtimeclass.rollouts.obstacles import Mark, Obstacle, Unmovable, Workload
 from moorage.runtimeclass.rollouts.record import Record, only, record_of, with_moves
 from moorage.runtimeclass.rollouts.report import (
     MESSAGE_LIMIT,
@@ -42,7 +42,6 @@ from moorage.runtimeclass.rollouts.report import (
     with_condition,
 )
 from moorage.runtimeclass.rollouts.waves import Wave, in_order, next_wave, present_wave
-from moorage.runtimeclass.rollouts.workloads import Mark, Unmovable, Workload
 
 _NAMED = 3
 _FULL = Obstacle(
@@ -81,7 +80,7 @@ class Step(msgspec.Struct, frozen=True):
 
 
 def step(rollout: RuntimeRollout, seen: Observation, now: datetime) -> Step:
-    """Return what a rollout does next."""
+    """Return a rollout's next status and moves."""
     status, spec = rollout.status, rollout.spec
     stop = standing_stop(rollout)
     goes_back = spec.rollback or (stop is not None and stop.rolls_back)

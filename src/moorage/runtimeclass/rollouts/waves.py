@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from moorage.runtimeclass.rollouts.workloads import Workload
+from moorage.runtimeclass.rollouts.obstacles import Workload
 
 
 class Wave(msgspec.Struct, frozen=True):

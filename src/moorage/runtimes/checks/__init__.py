@@ -9,8 +9,7 @@ The rules are `moorage.runtimeclass`'s, the same that admission applies.
 from moorage.runtimes.checks.check import check_manifests
 from moorage.runtimes.checks.facts import Facts, FactsError, facts_of_cluster
 from moorage.runtimes.checks.manifests import Manifest, UnreadableError, read_manifests
-from moorage.runtimes.checks.report import FORMATS, report
-from moorage.runtimes.checks.results import ERROR, WARNING, Result
+from moorage.runtimes.checks.report import ERROR, FORMATS, WARNING, Result, report
 
 __all__ = [
     "ERROR",

@@ -16,14 +16,14 @@ from moorage.runtimeclass.class_choice import ChoiceRefusal, choose_class
 from moorage.runtimeclass.class_index import ClassIndex
 from moorage.runtimeclass.demands import Path, spelled
 from moorage.runtimeclass.exemptions import is_exempt
-from moorage.runtimeclass.handler import is_implicit
 from moorage.runtimeclass.offer import Offer
 from moorage.runtimeclass.placing import is_placeable, place
 from moorage.runtimeclass.pod_review import CLASS_PATH, review_name, review_pod
+from moorage.runtimeclass.validation import is_implicit
 from moorage.runtimeclass.workloads import POD_PATHS, below
 from moorage.runtimes.checks.facts import Facts
 from moorage.runtimes.checks.manifests import NOT_RENDERED, Manifest
-from moorage.runtimes.checks.results import ERROR, WARNING, Result
+from moorage.runtimes.checks.report import ERROR, WARNING, Result
 
 _MOST_SHOWN = 10
 _MOST_COMPARED = 1000

@@ -5,24 +5,38 @@ They come from a cluster, or from files: what `kubectl get -o yaml` writes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import deepcopy
 from typing import Any
 
 import msgspec
 
 from moorage.api.conditions import is_true
-from moorage.api.errors import ForbiddenError, NotFoundError
-from moorage.api.meta import Object, ObjectMeta
-from moorage.api.namespaces import Namespace
+from moorage.api.errors import FieldError, ForbiddenError, InvalidError, NotFoundError
+from moorage.api.meta import Object, ObjectMeta, Raw
+from moorage.api.names import Namespace
 from moorage.api.nodes import NodeRuntimeHandler
-from moorage.api.runtime_classes import RuntimeClass
-from moorage.api.runtime_group import handler_label
-from moorage.api.runtime_policies import ClusterRuntimePolicy, RuntimePolicy
-from moorage.api.runtime_profiles import WORKING, RuntimeProfile
+from moorage.api.runtime_group import (
+    GROUP,
+    WORKING,
+    ClusterRuntimePolicy,
+    RuntimeClass,
+    RuntimePolicy,
+    RuntimeProfile,
+    handler_label,
+)
+from moorage.apiserver.cel.evaluator import Evaluator
+from moorage.apiserver.registry.custom.decoding import CustomType
+from moorage.apiserver.registry.custom.definition import schema_of, type_of
+from moorage.apiserver.registry.custom.expressions import expressions_of
+from moorage.apiserver.registry.expressions import Expressions
 from moorage.runtimeclass.class_index import ClassIndex
+from moorage.runtimeclass.demands import Path
 from moorage.runtimeclass.node_sets import NodeFacts, NodeFactsStatus
 from moorage.runtimeclass.placing import TRUE
 from moorage.runtimeclass.policies import EffectivePolicy, effective_policy
+from moorage.runtimes.custom_resources import definitions
 from moorage.wire.client.resources import (
     CLUSTER_RUNTIME_POLICIES,
     NAMESPACES,
@@ -32,6 +46,83 @@ from moorage.wire.client.resources import (
     Resource,
 )
 from moorage.wire.client.rest import Client
+
+# Own objects of manifests: which ones are of our group, and where their errors are.
+
+_STEP = re.compile(r"[^.\[\]]+")
+
+
+def is_own(value: Raw) -> bool:
+    """Return whether an object is of our group."""
+    return str(value.get("apiVersion", "")).partition("/")[0] == GROUP
+
+
+def path_of(error: FieldError) -> Path:
+    """Return the steps of an error's field."""
+    steps = _STEP.findall(error.field)
+    return tuple(int(step) if step.isdigit() else step for step in steps)
+
+
+# Own objects: policies and other objects of our group, checked against their kinds' definitions.
+#
+# What an API server with these definitions would refuse, without one: unknown fields as kubectl's
+# strict validation does, values by the schema, and rules in CEL.
+
+_UNKNOWN = re.compile(r'unknown field "(.*)"')
+
+
+class _Kind(msgspec.Struct, frozen=True):
+    type: CustomType
+    expressions: Expressions | None
+    has_status: bool
+
+
+async def own_object_errors(objects: Sequence[Raw]) -> list[list[FieldError]]:
+    """Return the errors of each object of our group, none for a valid one."""
+    kinds = _kinds()
+    async with Evaluator() as evaluator:
+        return [await _errors(value, kinds, evaluator) for value in objects]
+
+
+def _kinds() -> dict[tuple[str, str], _Kind]:
+    """Return the kinds of our group by API version and name."""
+    return {
+        (f"{GROUP}/{version['name']}", definition["spec"]["names"]["kind"]): _Kind(
+            type_of(definition, version),
+            expressions_of(schema_of(version)),
+            "status" in version.get("subresources", {}),
+        )
+        for definition in definitions()
+        for version in definition["spec"]["versions"]
+    }
+
+
+async def _errors(
+    value: Raw, kinds: dict[tuple[str, str], _Kind], evaluator: Evaluator
+) -> list[FieldError]:
+    version, name = str(value.get("apiVersion", "")), str(value.get("kind", ""))
+    kind = kinds.get((version, name))
+    if kind is None:
+        known = ", ".join(" ".join(pair) for pair in sorted(kinds))
+        detail = f"{version} has no kind {name}; those of the group: {known}"
+        return [FieldError.invalid("kind", name, detail)]
+    fitted: dict[str, Any] = deepcopy(value)
+    if kind.has_status:
+        # As at a creation, which has none.
+        fitted.pop("status", None)
+    try:
+        unknown = [_unknown_field(sentence) for sentence in kind.type.fit(fitted)]
+    except InvalidError as error:
+        return list(error.errors)
+    errors = unknown + kind.type.errors(fitted)
+    if not errors and kind.expressions is not None:
+        errors += (await kind.expressions(evaluator, fitted, None)).errors
+    return errors
+
+
+def _unknown_field(sentence: str) -> FieldError:
+    match = _UNKNOWN.fullmatch(sentence)
+    return FieldError(match[1] if match else "", "FieldValueInvalid", "unknown field")
 
 
 class FactsError(ValueError):

@@ -4,7 +4,7 @@ Works through the API server of any Kubernetes. What is tested is
 `moorage.runtimeclass.conformance`.
 """
 
-from moorage.runtimes.conformance.errors import ConformanceError
+from moorage.runtimes.conformance.probe_pods import ConformanceError
 from moorage.runtimes.conformance.runner import (
     ConformanceOptions,
     ConformanceTest,

@@ -13,16 +13,21 @@ from typing import Protocol
 
 from moorage.api.errors import StatusError
 from moorage.api.meta import Raw
-from moorage.api.pod_phases import ENDED_PHASES
-from moorage.api.pods import ContainerStateTerminated, Pod
+from moorage.api.pods import ENDED_PHASES, ContainerStateTerminated, Pod
 from moorage.api.runtime_group import GROUP
 from moorage.runtimeclass.conformance.outcomes import MOST_OUTPUT, Outcome
 from moorage.runtimeclass.conformance.properties import Probe
-from moorage.runtimes.conformance.errors import ConformanceError
-from moorage.runtimes.probing.pod_obstacles import obstacles
+from moorage.runtimes.probing.pod_manifest import obstacles
 from moorage.wire.client.informer import Informer
 from moorage.wire.client.resources import EVENTS, PODS
 from moorage.wire.client.rest import Client
+
+# Errors of conformance tests.
+
+
+class ConformanceError(Exception):
+    """A class cannot be tested; the text says why and what to do."""
+
 
 RUN_LABEL = f"{GROUP}/conformance-run"
 """Label of probe pods: the run they belong to."""

@@ -18,9 +18,9 @@ from moorage.api.meta import Condition, Object, ObjectMeta, Raw
 from moorage.api.runtime_group import GROUP
 from moorage.runtimes.custom_resources.definitions import definition_names, definitions
 from moorage.wire.client.informer import Informer
+from moorage.wire.client.queue import wait_until
 from moorage.wire.client.resources import Resource
 from moorage.wire.client.rest import Client, PatchType
-from moorage.wire.client.waiting import wait_until
 
 _FIELD_MANAGER = "moorage"
 _ESTABLISHED = "Established"

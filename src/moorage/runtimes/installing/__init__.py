@@ -3,12 +3,11 @@
 source ──check──▶ store/NAME/VERSION ──▶ handler file or configuration ──engine──▶ proof ─▶ done
 """
 
-from moorage.runtimes.installing.errors import RuntimeInstallationError
+from moorage.runtimes.installing.downloads import Proof, RuntimeInstallationError
+from moorage.runtimes.installing.engine import OwnEngine
 from moorage.runtimes.installing.installation import Installer
 from moorage.runtimes.installing.other_engine import OtherEngine
-from moorage.runtimes.installing.own_engine import OwnEngine
 from moorage.runtimes.installing.plan import Request, Source, plan_installation
-from moorage.runtimes.installing.proof import Proof
 
 __all__ = [
     "Installer",

@@ -11,13 +11,64 @@ import hashlib
 import os
 import ssl
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 from urllib.parse import unquote, urlsplit
 
 import aiohttp
 
-from moorage.api.printable import without_secrets
-from moorage.runtimes.installing.errors import RuntimeInstallationError
+from moorage.api.errors import OperationError
+from moorage.api.text import without_secrets
+from moorage.runtimes.probing.carrier import CarrierError, Outcome, ProbeCarrier
+from moorage.runtimes.probing.host import HostFacts, read_host
+from moorage.runtimes.probing.running import run_plain
+
+# Errors of installing runtimes.
+
+
+class RuntimeInstallationError(OperationError):
+    """A runtime was not installed, upgraded or removed; what was there before is as before."""
+
+
+class HandlerInUseError(RuntimeInstallationError):
+    """A handler is not removed because pods run under it."""
+
+    def __init__(self, handler: str, pods: Iterable[str]) -> None:
+        names = ", ".join(sorted(pods))
+        super().__init__(f"pods run under handler {handler}: {names}; delete them first")
+
+
+# Proof that a handler works: the first container of the probes, by any carrier of them.
+
+_DEADLINE_S = 60.0
+
+
+class Proof:
+    """Runs a container under a handler."""
+
+    def __init__(self, carrier: ProbeCarrier) -> None:
+        self._carrier = carrier
+        self._host: HostFacts | None = None
+
+    async def find_problem(self, handler: str) -> str:
+        """Return why a container does not run under a handler, empty if it does.
+
+        The sandbox is removed in any case, and those of a run that was killed are too.
+        """
+        if self._host is None:
+            self._host = await asyncio.to_thread(read_host)
+        try:
+            await self._carrier.clean()
+            result = await run_plain(self._carrier, handler, self._host, deadline_s=_DEADLINE_S)
+        except CarrierError as error:
+            return str(error)
+        if result.outcome is Outcome.REFUSED:
+            return f"its sandbox does not start: {result.error}"
+        if result.outcome is Outcome.ENDED:
+            code = result.exit_code
+            return f"its container ended with status {code}" if code else ""
+        return f"its container: {result.error}"
+
 
 MOST_BYTES = 2 * 2**30
 _TIMEOUT_S = 3600.0
@@ -29,7 +80,7 @@ _PLAIN_NAME = "runtime"
 
 
 async def download(url: str, sha256: str, directory: Path, *, most_bytes: int = MOST_BYTES) -> Path:
-    """Fetch a file into a directory, unless it is there. Returns its path.
+    """Fetch a file into a directory, unless it exists there. Returns its path.
 
     Raises RuntimeInstallationError for any failure, and for another digest or too many bytes, with
     nothing left.

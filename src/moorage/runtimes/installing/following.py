@@ -17,11 +17,9 @@ from pathlib import Path
 import msgspec
 
 from moorage.api.clock import Clock, SystemClock, format_time
-from moorage.api.errors import ConflictError, NotFoundError, StatusError
+from moorage.api.errors import ConflictError, NotFoundError, OperationError, StatusError
 from moorage.api.logs import Log
-from moorage.api.node_labels import ARCH
-from moorage.api.nodes import Node
-from moorage.api.operation_error import OperationError
+from moorage.api.nodes import ARCH, Node
 from moorage.api.runtime_group import API_VERSION
 from moorage.api.runtime_installations import (
     FAILED,
@@ -32,7 +30,7 @@ from moorage.api.runtime_installations import (
     RuntimeInstallation,
     node_manager,
 )
-from moorage.api.valid_text import valid_text
+from moorage.api.text import valid_text
 from moorage.runtimeclass.installations import (
     NodeFacts,
     Record,
@@ -41,8 +39,11 @@ from moorage.runtimeclass.installations import (
     source_digest,
     source_of,
 )
-from moorage.runtimes.installing.downloads import download
-from moorage.runtimes.installing.errors import HandlerInUseError, RuntimeInstallationError
+from moorage.runtimes.installing.downloads import (
+    HandlerInUseError,
+    RuntimeInstallationError,
+    download,
+)
 from moorage.runtimes.installing.installation import Installer
 from moorage.runtimes.installing.plan import Request, Source
 from moorage.runtimes.installing.records import Records
@@ -235,7 +236,7 @@ class InstallationFollower:
     async def _request(
         self, installation: RuntimeInstallation, architecture: str, downloads: Path
     ) -> Request:
-        """Return what is installed, downloaded where it has an address."""
+        """Return the request to install, its source downloaded where it has an address."""
         spec = installation.spec
         source = source_of(spec, architecture)
         assert source is not None
@@ -279,7 +280,7 @@ class InstallationFollower:
                 return False
         await asyncio.to_thread(self._records.remove, name)
         if installation is not None:
-            message = f"node {self._node} has handler {record.handler} no more"
+            message = f"node {self._node} does not have handler {record.handler} any longer"
             self._record(installation, NORMAL, "NodeRemoved", message)
             await self._report(installation, None)
         return True

@@ -15,10 +15,10 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from moorage.linux.rooted_path import path_in_root
-from moorage.runtimes.installing.engine_process import identity_of
+from moorage.runtimes.installing.downloads import RuntimeInstallationError
 from moorage.runtimes.installing.engine_trust import find_impostor, has_same
-from moorage.runtimes.installing.errors import RuntimeInstallationError
 from moorage.runtimes.installing.host_access import find_access
+from moorage.runtimes.installing.running_processes import identity_of
 
 _SELF, _FIRST = Path("/proc/self"), Path("/proc/1")
 _MOUNTS = "ns/mnt"

@@ -18,17 +18,18 @@ import msgspec
 from moorage.api.logs import Log
 from moorage.api.runtime_group import TRIAL_HANDLER
 from moorage.linux.locks import exclusive_async
+from moorage.runtimes.installing.downloads import HandlerInUseError, RuntimeInstallationError
 from moorage.runtimes.installing.engine import ManagedEngine, sandboxes_of
 from moorage.runtimes.installing.engines import FileChange
-from moorage.runtimes.installing.errors import HandlerInUseError, RuntimeInstallationError
 from moorage.runtimes.installing.journal import (
     Entry,
     Journal,
+    MadeDirectories,
     Stage,
+    missing_above,
     restore_changes,
     write_changes,
 )
-from moorage.runtimes.installing.made_directories import MadeDirectories, missing_above
 from moorage.runtimes.installing.plan import Plan, Request, check_request, plan_installation
 from moorage.runtimes.installing.versions import (
     Versions,

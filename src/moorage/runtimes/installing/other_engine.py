@@ -17,14 +17,7 @@ from moorage.api.logs import Log
 from moorage.engine.handlers import parse_definition
 from moorage.linux.command import CommandError, must_run
 from moorage.linux.process import Identity
-from moorage.runtimes.installing.engine_process import (
-    CONTAINERD,
-    CRIO,
-    EngineProcess,
-    find_process,
-    identity_of,
-    is_in_own_cgroup,
-)
+from moorage.runtimes.installing.downloads import Proof, RuntimeInstallationError
 from moorage.runtimes.installing.engines import (
     Configuration,
     ContainerdConfiguration,
@@ -32,18 +25,22 @@ from moorage.runtimes.installing.engines import (
     EngineFile,
     FileChange,
 )
-from moorage.runtimes.installing.engines.changes import unreadable
-from moorage.runtimes.installing.errors import RuntimeInstallationError
+from moorage.runtimes.installing.engines.runtime_tables import unreadable
 from moorage.runtimes.installing.host_entry import HostEntry, check_shared, open_entry
 from moorage.runtimes.installing.plan import Plan
-from moorage.runtimes.installing.proof import Proof
 from moorage.runtimes.installing.running_processes import (
+    CONTAINERD,
+    CRIO,
+    EngineProcess,
     PodProcess,
     find_disturbed,
+    find_process,
+    identity_of,
+    is_in_own_cgroup,
     running_processes,
 )
 from moorage.wire.cri import CriClient, CriError, handlers_of, pb
-from moorage.wire.cri.handlers import HandlersUnknownError
+from moorage.wire.cri.client import HandlersUnknownError
 
 log = Log(__name__)
 

@@ -15,7 +15,7 @@ import msgspec
 from moorage.api.names import dns_label_errors
 from moorage.engine.handlers import AdapterKind, DefinitionError, parse_definition
 from moorage.migrate.rules.handler_files import toml_value
-from moorage.runtimes.installing.errors import RuntimeInstallationError
+from moorage.runtimes.installing.downloads import RuntimeInstallationError
 
 _VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,62}")
 _DIGEST = re.compile("[0-9a-f]{64}")

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 
 from moorage.runtimes.class_users import class_users, users_by_class
-from moorage.runtimes.installing.errors import RuntimeInstallationError
+from moorage.runtimes.installing.downloads import RuntimeInstallationError
 from moorage.runtimes.installing.plan import is_installed
 from moorage.wire.client.resources import RUNTIME_CLASSES
 from moorage.wire.client.rest import Client
@@ -47,7 +47,7 @@ async def orphaned_classes(client: Client, handler: str) -> list[OrphanedClass]:
 
 
 def consequence(classes: list[OrphanedClass]) -> str:
-    """Return what becomes of the classes and their pods in a sentence; empty without a class."""
+    """Return a sentence on the remaining classes and their pods; empty without a class."""
     if not classes:
         return ""
     names = " ".join(one.name for one in classes)

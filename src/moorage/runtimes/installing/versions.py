@@ -18,7 +18,7 @@ import msgspec
 from moorage.linux.atomic_file import rename_durably, replace_file, sync_directory
 from moorage.linux.trust import distrust
 from moorage.runtimes.installing.archive import digest_of, extract
-from moorage.runtimes.installing.errors import RuntimeInstallationError
+from moorage.runtimes.installing.downloads import RuntimeInstallationError
 from moorage.runtimes.installing.plan import Plan, Request, Source
 
 _REPLACED = ".replaced"

@@ -4,9 +4,8 @@ Works through the API server of any Kubernetes; on the node itself, cgroups and 
 too. The estimates are `moorage.runtimeclass.overhead_estimates`.
 """
 
-from moorage.runtimes.overhead.errors import MeasurementError
 from moorage.runtimes.overhead.measurement import Measurement
-from moorage.runtimes.overhead.options import MeasureOptions
+from moorage.runtimes.overhead.options import MeasurementError, MeasureOptions
 from moorage.runtimes.overhead.report import Report
 
 __all__ = ["MeasureOptions", "Measurement", "MeasurementError", "Report"]

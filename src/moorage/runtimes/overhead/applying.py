@@ -6,9 +6,9 @@ from typing import Any
 
 import msgspec
 
-from moorage.api.counted import counted
 from moorage.api.errors import ConflictError
 from moorage.api.meta import ObjectMeta, Raw
+from moorage.api.text import counted
 from moorage.runtimeclass.class_versions import (
     VersionError,
     evidence_annotations,
@@ -18,7 +18,7 @@ from moorage.runtimeclass.class_versions import (
     next_version,
     origin_of,
 )
-from moorage.runtimes.overhead.errors import MeasurementError
+from moorage.runtimes.overhead.options import MeasurementError
 from moorage.runtimes.overhead.report import Report, mebibytes
 from moorage.wire.client.resources import RUNTIME_CLASSES
 from moorage.wire.client.rest import Client, PatchType
@@ -87,7 +87,7 @@ async def _change(
 
 
 def evidence_of(report: Report) -> str:
-    """Return what a proposal rests on, in a sentence."""
+    """Return the evidence of a proposal, in a sentence."""
     if report.proposal is None:
         return ""
     memory = report.proposal.memory

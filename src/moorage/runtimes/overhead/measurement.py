@@ -19,26 +19,27 @@ from typing import Any
 import msgspec
 
 from moorage.api.clock import Clock, format_time, parse_time
-from moorage.api.counted import counted
 from moorage.api.durations import format_duration
 from moorage.api.errors import NotFoundError, StatusError
 from moorage.api.events import Event
 from moorage.api.meta import Raw
-from moorage.api.pod_phases import ENDED_PHASES
-from moorage.api.pods import Pod
-from moorage.api.runtime_classes import RuntimeClass
-from moorage.api.runtime_group import MEASUREMENT_LABEL
-from moorage.linux.cgroups import current_cgroups
-from moorage.linux.guest_cgroups import guests_outside
+from moorage.api.pods import ENDED_PHASES, Pod
+from moorage.api.runtime_group import MEASUREMENT_LABEL, RuntimeClass
+from moorage.api.text import counted
+from moorage.linux.cgroups import current_cgroups, guests_outside
 from moorage.runtimeclass.overhead_estimates import (
     Activity,
     NoSamplesError,
     OverheadSample,
     propose,
 )
-from moorage.runtimes.overhead.classes import check_handler, find_class
-from moorage.runtimes.overhead.errors import MeasurementError
-from moorage.runtimes.overhead.options import MeasureOptions, Shape
+from moorage.runtimes.overhead.options import (
+    MeasurementError,
+    MeasureOptions,
+    Shape,
+    check_handler,
+    find_class,
+)
 from moorage.runtimes.overhead.probe_pods import (
     CYCLE_WORD,
     EXPIRES_ANNOTATION,
@@ -47,18 +48,20 @@ from moorage.runtimes.overhead.probe_pods import (
     payload_bytes,
     pod_manifest,
 )
-from moorage.runtimes.overhead.processes import RuntimeProcesses, outside_bytes, processes_behind
 from moorage.runtimes.overhead.readings import (
     CgroupSource,
     Reading,
+    RuntimeProcesses,
     SummarySource,
     UsageSource,
     cpu_milli,
     is_this_machine,
+    outside_bytes,
     peak_memory_bytes,
+    processes_behind,
 )
 from moorage.runtimes.overhead.report import ProbePod, Report, shortened
-from moorage.runtimes.probing.pod_obstacles import obstacles
+from moorage.runtimes.probing.pod_manifest import obstacles
 from moorage.wire.client.informer import Informer
 from moorage.wire.client.resources import EVENTS, PODS, RUNTIME_CLASSES
 from moorage.wire.client.rest import Client, UnreachableError

@@ -15,9 +15,9 @@ from typing import TypeVar
 import msgspec
 
 from moorage.api.logs import Log
-from moorage.api.runtime_profiles import ProfileFeature
+from moorage.api.runtime_group import ProfileFeature
 from moorage.linux.atomic_file import replace_file
-from moorage.linux.regular_file import read_regular_file
+from moorage.linux.descriptors import read_regular_file
 from moorage.linux.trust import distrust
 from moorage.runtimes.probing.fingerprint import Digests
 

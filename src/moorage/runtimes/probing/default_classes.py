@@ -14,8 +14,7 @@ from collections.abc import Iterable, Mapping
 from moorage.api.configuration import ConfigMap
 from moorage.api.errors import AlreadyExistsError, ConflictError, InvalidError, NotFoundError
 from moorage.api.logs import Log
-from moorage.api.runtime_classes import RuntimeClass
-from moorage.api.runtime_group import ISOLATION_LABEL, MANAGED, MANAGED_LABEL
+from moorage.api.runtime_group import ISOLATION_LABEL, MANAGED, MANAGED_LABEL, RuntimeClass
 from moorage.wire.client.resources import CONFIG_MAPS, RUNTIME_CLASSES
 from moorage.wire.client.rest import Client
 

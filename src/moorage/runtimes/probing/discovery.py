@@ -23,17 +23,22 @@ from moorage.api.clock import Clock, format_time, sleep_unless_set
 from moorage.api.logs import Log
 from moorage.api.names import dns_label_errors
 from moorage.api.nodes import NodeRuntimeHandler, NodeRuntimeHandlerFeatures
-from moorage.api.runtime_profiles import UNSUPPORTED, ProfileFeature
+from moorage.api.runtime_group import UNSUPPORTED, ProfileFeature
 from moorage.linux.inotify import Inotify
 from moorage.runtimeclass.features import FEATURES
 from moorage.runtimes.probing.cache import ProbeCache, ProbedHandler, ProbeRecord
 from moorage.runtimes.probing.carrier import CarrierError, Outcome, ProbeCarrier, ProbeResult
-from moorage.runtimes.probing.evidence import Evidence, stable_text
+from moorage.runtimes.probing.evidence import (
+    Evidence,
+    HandlerState,
+    KnownHandler,
+    Working,
+    isolation_of,
+    stable_text,
+)
 from moorage.runtimes.probing.fingerprint import fingerprint
 from moorage.runtimes.probing.host import HostFacts
-from moorage.runtimes.probing.isolation import isolation_of
 from moorage.runtimes.probing.running import WORKING_DEADLINE_S, run_plain, run_suite
-from moorage.runtimes.probing.states import HandlerState, KnownHandler, Working
 from moorage.runtimes.probing.verdicts import findings, probes_of, profile_features
 from moorage.wire.client.backoff import Backoff
 
@@ -340,7 +345,7 @@ class HandlerDiscovery:
         features: tuple[ProfileFeature, ...],
         before: ProbedHandler | None = None,
     ) -> ProbedHandler:
-        """Return what was found now, beside the features and records that were found before."""
+        """Return the present results, beside the features and records of before."""
         kept = before if before is not None and before.features and features else ProbedHandler()
         newer = {feature.name: feature for feature in features}
         older = {feature.name: feature for feature in kept.features}

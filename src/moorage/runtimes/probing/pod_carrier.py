@@ -42,6 +42,7 @@ from moorage.runtimes.probing.pod_manifest import (
 from moorage.runtimes.probing.port_stream import PROTOCOL, read_port
 from moorage.wire.client.exec import exec_in
 from moorage.wire.client.informer import Informer
+from moorage.wire.client.queue import wait_until
 from moorage.wire.client.resources import (
     EVENTS,
     NAMESPACES,
@@ -50,7 +51,6 @@ from moorage.wire.client.resources import (
     SERVICE_ACCOUNTS,
 )
 from moorage.wire.client.rest import Client, PatchType, UnreachableError
-from moorage.wire.client.waiting import wait_until
 
 NAMESPACE = PROBE_NAMESPACE
 _ACCOUNT = "default"

@@ -15,23 +15,21 @@ import msgspec
 
 from moorage.api.conditions import transitioned
 from moorage.api.nodes import NodeCondition
-from moorage.api.printable import printable
 from moorage.api.runtime_group import (
     GROUP,
     HANDLER_CONDITION_SUFFIX,
-    feature_label,
-    handler_condition,
-    handler_label,
-)
-from moorage.api.runtime_profiles import (
     SUPPORTED,
     WORKING,
     RuntimeProfile,
     RuntimeProfileStatus,
     RuntimeProgram,
+    feature_label,
+    handler_condition,
+    handler_label,
 )
+from moorage.api.text import printable
 from moorage.runtimeclass.features import is_labelled
-from moorage.runtimes.probing.states import HandlerState, Working
+from moorage.runtimes.probing.evidence import HandlerState, Working
 
 FAILED_REASON = "RuntimeHandlerFailed"
 WORKS_REASON = "RuntimeHandlerWorks"

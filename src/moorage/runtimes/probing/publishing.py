@@ -15,7 +15,8 @@ from moorage.api.clock import Clock, format_time
 from moorage.api.errors import NotFoundError, StatusError
 from moorage.api.logs import Log
 from moorage.api.nodes import Node
-from moorage.api.runtime_profiles import RuntimeProfile, profile_name
+from moorage.api.runtime_group import RuntimeProfile, profile_name
+from moorage.runtimes.probing.evidence import HandlerState, Working, same_handlers
 from moorage.runtimes.probing.publication import (
     FAILED_REASON,
     WORKS_REASON,
@@ -27,7 +28,6 @@ from moorage.runtimes.probing.publication import (
     profile_status,
     same_status,
 )
-from moorage.runtimes.probing.states import HandlerState, Working, same_handlers
 from moorage.wire.client.backoff import Backoff
 from moorage.wire.client.informer import Informer
 from moorage.wire.client.resources import NODES, RUNTIME_PROFILES

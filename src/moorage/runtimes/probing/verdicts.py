@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
-from moorage.api.runtime_profiles import SUPPORTED, UNKNOWN, UNSUPPORTED, ProfileFeature
+from moorage.api.runtime_group import SUPPORTED, UNKNOWN, UNSUPPORTED, ProfileFeature
 from moorage.runtimeclass.features import (
     CAPABILITIES,
     FEATURES,
@@ -20,9 +20,8 @@ from moorage.runtimeclass.features import (
 )
 from moorage.runtimeclass.isolation import Isolation
 from moorage.runtimes.probing.carrier import Outcome, ProbeResult
-from moorage.runtimes.probing.evidence import Evidence, stable_text
+from moorage.runtimes.probing.evidence import Evidence, isolation_of, stable_text
 from moorage.runtimes.probing.host import HostFacts
-from moorage.runtimes.probing.isolation import isolation_of
 from moorage.runtimes.probing.programs import ProgramOutput
 from moorage.runtimes.probing.programs.capabilities import OPERATIONS
 from moorage.runtimes.probing.programs.devices import BLOCK_DEVICES, CHARACTER_DEVICE, GPU_DEVICES

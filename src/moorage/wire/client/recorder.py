@@ -21,9 +21,9 @@ import msgspec
 from moorage.api.clock import Clock, SystemClock, format_time
 from moorage.api.errors import NotFoundError, StatusError
 from moorage.api.logs import Log
+from moorage.api.meta import ObjectReference
 from moorage.api.names import dns_subdomain_errors
-from moorage.api.references import ObjectReference
-from moorage.api.valid_text import valid_text
+from moorage.api.text import valid_text
 from moorage.wire.client.resources import EVENTS, Resource
 from moorage.wire.client.rest import Client, PatchType, UnreachableError, meta_of
 

@@ -14,22 +14,24 @@ from moorage.api.disruptions import PodDisruptionBudget
 from moorage.api.events import Event
 from moorage.api.jobs import CronJob, Job
 from moorage.api.meta import Object, ObjectMeta
-from moorage.api.namespaces import Namespace
+from moorage.api.names import Namespace
 from moorage.api.nodes import Node
 from moorage.api.persistent_volumes import PersistentVolume, PersistentVolumeClaim, StorageClass
-from moorage.api.pods import Pod
-from moorage.api.priorities import PriorityClass
+from moorage.api.pods import Pod, PriorityClass
 from moorage.api.quotas import ResourceQuota
 from moorage.api.rbac import ClusterRole
-from moorage.api.runtime_classes import RuntimeClass
-from moorage.api.runtime_group import GROUP, VERSION
+from moorage.api.runtime_group import (
+    GROUP,
+    VERSION,
+    ClusterRuntimePolicy,
+    RuntimeClass,
+    RuntimeClassQuota,
+    RuntimePolicy,
+    RuntimeProfile,
+)
 from moorage.api.runtime_installations import RuntimeInstallation
-from moorage.api.runtime_policies import ClusterRuntimePolicy, RuntimePolicy
-from moorage.api.runtime_profiles import RuntimeProfile
-from moorage.api.runtime_quotas import RuntimeClassQuota
 from moorage.api.runtime_rollouts import RuntimeRollout
-from moorage.api.service_networks import IPAddress, ServiceCIDR
-from moorage.api.services import Endpoints, Service
+from moorage.api.services import Endpoints, IPAddress, Service, ServiceCIDR
 from moorage.api.workloads import (
     ControllerRevision,
     DaemonSet,

@@ -18,9 +18,8 @@ import grpc
 from grpc import aio
 
 from moorage.api.nodes import NodeRuntimeHandler
-from moorage.wire.cri.client import CriClient, CriError
+from moorage.wire.cri.client import CriClient, CriError, HandlersUnknownError, handlers_of
 from moorage.wire.cri.generated import runtime_pb2 as pb
-from moorage.wire.cri.handlers import HandlersUnknownError, handlers_of
 
 _TIMEOUT_S = 5.0
 _FORMER_VERSION = "/runtime.v1alpha2.RuntimeService/Version"
@@ -146,7 +145,7 @@ async def _check_driver(cri: CriClient, engine: str) -> None:
 
 
 async def _condition_complaint(cri: CriClient) -> str:
-    """Return what the engine lacks for pod networks. Raises UnusableEngineError when not ready."""
+    """Return the engine's complaint about pod networks. Raises UnusableEngineError if not ready."""
     status = await cri.call(cri.runtime.Status, pb.StatusRequest(), timeout_s=_TIMEOUT_S)
     conditions = {condition.type: condition for condition in status.status.conditions}
     for name in ("RuntimeReady", "NetworkReady"):

@@ -169,3 +169,25 @@ def exposition(families: Iterable[Family]) -> str:
         for family in families
         for line in family_lines(family.name, family.help, family.kind, family.lines())
     )
+
+
+# Label budget: a bound on the number of series that users' names can create.
+
+OTHER = "other"
+"""Value of the labels of everything beyond the budget."""
+
+
+class LabelBudget:
+    """The first `limit` combinations of label values; all later ones are `other`."""
+
+    def __init__(self, limit: int = 100) -> None:
+        self._limit = limit
+        self._known: set[Labels] = set()
+
+    def of(self, *values: str) -> Labels:
+        """Return the values, or OTHER in place of each when the budget is used up."""
+        if values not in self._known:
+            if len(self._known) >= self._limit:
+                return (OTHER,) * len(values)
+            self._known.add(values)
+        return values

@@ -24,7 +24,7 @@ _GAUGES = (
 
 
 def process_families(usage: OwnUsage | None = None) -> Iterator[Family]:
-    """Yield what this process uses, now unless `usage` is given."""
+    """Yield this process's usage, that of now unless `usage` is given."""
     used = usage or own_usage()
     seconds = Counter(
         "process_cpu_seconds_total", "Total user and system CPU time spent in seconds."

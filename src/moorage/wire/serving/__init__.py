@@ -7,8 +7,7 @@
 The API server, the node agent's endpoint and the engine's stream endpoint listen through it.
 """
 
-from moorage.wire.serving.acceptor import Acceptor
-from moorage.wire.serving.budget import Budget
+from moorage.wire.serving.acceptor import Acceptor, ServedCertificate, server_context
 from moorage.wire.serving.connection import (
     AtOnce,
     HttpConnection,
@@ -16,9 +15,7 @@ from moorage.wire.serving.connection import (
     peer_certificate,
     prove,
 )
-from moorage.wire.serving.limits import Limits
-from moorage.wire.serving.served_certificate import ServedCertificate
-from moorage.wire.serving.tls import server_context
+from moorage.wire.serving.limits import Budget, Limits
 
 __all__ = [
     "Acceptor",

@@ -9,16 +9,94 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import socket
 import ssl
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Self
 
 from aiohttp import web
 
+from moorage.api.clock import Clock
 from moorage.api.logs import Log
 from moorage.wire.serving.connection import AtOnce, HttpConnection
 from moorage.wire.serving.limits import ConnectionTable, Limits, Place
+
+# TLS of servers: their certificate, and how clients may prove theirs.
+
+
+def server_context(
+    certificate: Path, key: Path, client_authority: Path | None = None
+) -> ssl.SSLContext:
+    """Return a server's TLS context, for HTTP/1.1.
+
+    With `client_authority`, certificates of clients are optional, and verified when presented: a
+    client without one gets an HTTP status instead of a failed handshake, and bad credentials never
+    fall back. Clients need TLS 1.3 then, else 1.2. Raises OSError for files that are missing or
+    unusable.
+    """
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.load_cert_chain(certificate, key)
+    if client_authority is not None:
+        context.load_verify_locations(client_authority)
+        context.verify_mode = ssl.CERT_OPTIONAL
+        # With 1.2 OpenSSL keeps 20,480 sessions in memory, each with the chain that its client
+        # sent, and resumes them; Python cannot turn that off.
+        context.minimum_version = ssl.TLSVersion.TLSv1_3
+    context.set_alpn_protocols(["http/1.1"])
+    # A resumed session verifies no certificate again, be it expired meanwhile. Clients of the API
+    # resume none, and to write tickets takes a tenth of a handshake's processor time.
+    context.options |= ssl.OP_NO_TICKET
+    context.num_tickets = 0
+    return context
+
+
+# Served certificate: a pair in files that are replaced while a server runs.
+#
+# A rotation is used for the next connection; open ones go on.
+
+_RELOAD_S = 10.0
+
+log = Log(__name__)
+
+
+class ServedCertificate:
+    """A certificate in files, read again when they change.
+
+    `context` is that of a server. Raises OSError, ssl.SSLError if the files cannot be read.
+    """
+
+    def __init__(self, certificate: Path, key: Path) -> None:
+        self._files = (certificate, key)
+        self._seen = self._state()
+        self.context = server_context(certificate, key)
+
+    async def follow(self, clock: Clock) -> None:
+        """Look at the files every 10 s until cancelled; files that do not go together are kept
+        out, and tried again."""
+        while True:
+            await clock.sleep(_RELOAD_S)
+            self.reload()
+
+    def reload(self) -> None:
+        """Read the files if they changed."""
+        try:
+            state = self._state()
+            if state != self._seen:
+                # A pair that does not go together would leave the context without any.
+                ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(*self._files)
+                self.context.load_cert_chain(*self._files)
+                self._seen = state
+                log.info("certificate read again", file=self._files[0])
+        except (OSError, ssl.SSLError) as error:
+            log.warning("certificate cannot be read", file=self._files[0], error=error)
+
+    def _state(self) -> list[tuple[int, int, int]]:
+        found = [os.stat(file) for file in self._files]
+        return [(stat.st_ino, stat.st_size, stat.st_mtime_ns) for stat in found]
+
 
 _BACKLOG = 1024
 # Connections accepted per callback, before the event loop runs other work.
@@ -28,8 +106,6 @@ _SWEEP_S = 1.0
 _PAUSE_S = 0.2
 # Longest wait for the peer's TLS close_notify, during which a descriptor is held.
 _TLS_END_S = 5.0
-
-log = Log(__name__)
 
 
 class Acceptor:

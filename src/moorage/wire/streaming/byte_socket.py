@@ -15,8 +15,8 @@ from collections.abc import AsyncIterable, Iterable
 
 from aiohttp import WSCloseCode, web
 
+from moorage.wire.streaming.channel_socket import accept, next_message
 from moorage.wire.streaming.race import first_to_end
-from moorage.wire.streaming.websocket import accept, next_message
 
 BINARY = "binary.k8s.io"
 BASE64 = "base64.binary.k8s.io"

@@ -15,14 +15,15 @@ from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from http import HTTPStatus
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
+import aiohttp
 import msgspec
+from aiohttp.client_proto import ResponseHandler
 from yarl import URL
 
 from moorage.api.errors import StatusError
-from moorage.wire.streaming.connection import Connection
-from moorage.wire.streaming.deadlines import Deadlines
+from moorage.wire.streaming.connection import Connection, Deadlines
 from moorage.wire.streaming.upgrade import (
     AnswerHead,
     HeadError,
@@ -33,6 +34,39 @@ from moorage.wire.streaming.upgrade import (
 
 if TYPE_CHECKING:
     import h11
+
+
+# Connector: connections to servers that may be hostile, for aiohttp's client.
+#
+# The client asks for one answer at a time. A server that sends answers without end (`100 Continue`,
+# or whole ones while the connection waits in the pool) would fill memory, as the client queues all.
+
+MOST_ANSWERS: Final = 16
+"""Answers that may wait on a connection: the one asked for, and what is sent before it."""
+
+
+class _BoundedHandler(ResponseHandler):
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if len(self) > MOST_ANSWERS:
+            self._buffer.clear()
+            self.set_exception(
+                aiohttp.ClientPayloadError(f"the server sent more than {MOST_ANSWERS} answers")
+            )
+            if self.transport is not None:
+                self.transport.abort()
+
+
+class Connector(aiohttp.TCPConnector):
+    """A TCPConnector that ends connections on which answers pile up."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self._factory = self._new_handler  # type: ignore[assignment]
+
+    def _new_handler(self) -> ResponseHandler:
+        return _BoundedHandler(asyncio.get_running_loop())
+
 
 _HEAD_LIMIT_BYTES = 64 * 1024
 _BODY_LIMIT_BYTES = 64 * 1024

@@ -8,8 +8,7 @@ from __future__ import annotations
 import asyncio
 from typing import Protocol
 
-from moorage.wire.streaming.connection import Connection
-from moorage.wire.streaming.deadlines import Deadlines, IdleTimer
+from moorage.wire.streaming.connection import Connection, Deadlines, IdleTimer
 from moorage.wire.streaming.race import first_to_end
 
 

@@ -9,8 +9,7 @@ import pytest
 from moorage.api.clock import SystemClock
 from moorage.api.errors import ForbiddenError
 from moorage.apiserver.admission.pod_security import Configuration, PodSecurity
-from moorage.apiserver.admission.pod_security.configuration import Exemptions
-from moorage.apiserver.admission.pod_security.policy import Policy, Standard
+from moorage.apiserver.admission.pod_security.policy import Exemptions, Policy, Standard
 from moorage.apiserver.registry.kinds import STORED_KINDS
 from tests.apiserver.admission.writes import pod, write
 

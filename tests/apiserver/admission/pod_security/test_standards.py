@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from moorage.apiserver.admission.pod_security.policy import LATEST, Standard
-from moorage.apiserver.admission.pod_security.standards import violations
+from moorage.apiserver.admission.pod_security.policy import LATEST, Standard, violations
 
 SAFE = {
     "allowPrivilegeEscalation": False, "runAsNonRoot": True, "capabilities": {"drop": ["ALL"]},

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from moorage.apiserver.admission.policies.params import ParamError, collect_params
+from moorage.apiserver.admission.policies.validating import ParamError, collect_params
 from moorage.apiserver.registry.kind import Kind, Obj, Served
 from moorage.apiserver.registry.kinds import STORED_KINDS
 

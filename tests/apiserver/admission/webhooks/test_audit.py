@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from moorage.apiserver.admission.patched import Patching
+from moorage.apiserver.admission.admission_request import Patching
 from moorage.apiserver.admission.webhooks import Dispatch, MutatingWebhooks, ValidatingWebhooks
 from moorage.apiserver.admission.webhooks.sources import Webhook
 from moorage.apiserver.cel.evaluator import Evaluator

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from moorage.api.errors import InternalError, ServerTimeoutError, StatusError
-from moorage.apiserver.admission.patched import Patching
+from moorage.apiserver.admission.admission_request import Patching
 from moorage.apiserver.admission.webhooks import Dispatch, MutatingWebhooks, ValidatingWebhooks
 from moorage.apiserver.admission.webhooks import dispatch as dispatch_module
 from moorage.apiserver.admission.webhooks.sources import CachedWebhooks, Webhook

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from moorage.apiserver.endpoints.discovery import documents
-from moorage.apiserver.endpoints.discovery.groups import grouped
+from moorage.apiserver.endpoints.discovery.documents import grouped
 from moorage.apiserver.registry.kinds import ALL_KINDS
 from moorage.apiserver.registry.resource_map import ResourceMap
 from tests.recording import assert_recorded

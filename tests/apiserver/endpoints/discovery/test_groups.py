@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from moorage.apiserver.endpoints.discovery.groups import grouped, is_former_home
+from moorage.apiserver.endpoints.discovery.documents import grouped, is_former_home
 from moorage.apiserver.registry.kind import Kind, Served
 from moorage.apiserver.registry.kinds.deployment import DEPLOYMENT
 from moorage.apiserver.registry.kinds.event import EVENT

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from moorage.api.errors import BadRequestError, StatusError, UnavailableError
-from moorage.apiserver.endpoints.node_agents import NodeAgent
+from moorage.apiserver.endpoints.node_agents import NodeAgent, ServerAddress
 from moorage.apiserver.endpoints.proxy.backends import (
     Backend,
     node_backend,
@@ -17,7 +17,6 @@ from moorage.apiserver.endpoints.proxy.backends import (
     service_authority,
     service_backend,
 )
-from moorage.apiserver.endpoints.server_address import ServerAddress
 from moorage.apiserver.registry.kind import Kind
 from moorage.apiserver.registry.kinds.endpointslice import ENDPOINT_SLICE
 from moorage.apiserver.registry.kinds.pod import POD

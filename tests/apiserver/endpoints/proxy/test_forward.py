@@ -15,9 +15,9 @@ import aiohttp
 import pytest
 from aiohttp import web
 
+from moorage.apiserver.endpoints.node_agents import ServerAddress
 from moorage.apiserver.endpoints.proxy import forward
 from moorage.apiserver.endpoints.proxy.backends import Backend
-from moorage.apiserver.endpoints.server_address import ServerAddress
 from moorage.cluster.access.certificates import Subject
 from tests.apiserver.running_server import Running, serving
 

@@ -9,7 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moorage.apiserver.endpoints.proxy.links import PAGE_BYTES, is_page, rewrite_page, through_proxy
+from moorage.apiserver.endpoints.proxy.headers import (
+    PAGE_BYTES,
+    is_page,
+    rewrite_page,
+    through_proxy,
+)
 
 PREFIX = "/api/v1/namespaces/d/pods/p/proxy"
 HOSTS = ("10.0.0.1:80", "example.com:6443")

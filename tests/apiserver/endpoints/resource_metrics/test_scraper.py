@@ -8,10 +8,9 @@ from collections.abc import Callable
 import pytest
 
 from moorage.api.errors import InternalError
-from moorage.apiserver.endpoints.node_agents import NodeAgent
+from moorage.apiserver.endpoints.node_agents import NodeAgent, ServerAddress
 from moorage.apiserver.endpoints.resource_metrics.scraper import NodeScraper
 from moorage.apiserver.endpoints.resource_metrics.usage import Measurement
-from moorage.apiserver.endpoints.server_address import ServerAddress
 from tests.apiserver.endpoints.resource_metrics.summaries import NANO, summary
 from tests.clocks import FakeClock, settle
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from moorage.api.pem import encode_block
+from moorage.api.certificates import encode_block
 from moorage.apiserver.registry.kind import Obj
 from tests.apiserver.registry.kinds.rows import columns, row
 from tests.apiserver.registry.rules import KINDS, changed, complaint, decoded, update_complaint

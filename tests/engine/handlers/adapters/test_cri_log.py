@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moorage.engine.handlers.adapters import STDERR, STDOUT
-from moorage.engine.handlers.adapters.cri_log import PIECE_BYTES, CriLog, format_output
+from moorage.engine.handlers.adapters.monitored import PIECE_BYTES, CriLog, format_output
 
 AT = 1_767_323_045_000_000_006
 STAMP = "2026-01-02T03:04:05.000000006Z"

@@ -11,9 +11,13 @@ import pytest
 
 from moorage.engine.handlers.adapters import STDERR, STDOUT
 from moorage.engine.handlers.adapters import fifo_streams as module
-from moorage.engine.handlers.adapters.cri_log import CriLog
-from moorage.engine.handlers.adapters.fifo_input import ProcessInput
-from moorage.engine.handlers.adapters.fifo_streams import ProcessOutput, make_pipes, pipes_in
+from moorage.engine.handlers.adapters.fifo_streams import (
+    ProcessInput,
+    ProcessOutput,
+    make_pipes,
+    pipes_in,
+)
+from moorage.engine.handlers.adapters.monitored import CriLog
 
 DEADLINE_S = 5.0
 
@@ -177,11 +181,11 @@ async def test_a_log_at_a_lines_end_is_reopened_at_once(
 async def test_input_waits_for_its_reader_and_is_refused_without_one(
     pipes: dict[int, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("moorage.engine.handlers.adapters.fifo_input._READER_S", 0.1)
+    monkeypatch.setattr("moorage.engine.handlers.adapters.fifo_streams._READER_S", 0.1)
     stdin = ProcessInput(pipes[0])
     with pytest.raises(OSError, match="no process reads its input"):
         await stdin.write(b"x")
-    monkeypatch.setattr("moorage.engine.handlers.adapters.fifo_input._READER_S", DEADLINE_S)
+    monkeypatch.setattr("moorage.engine.handlers.adapters.fifo_streams._READER_S", DEADLINE_S)
     writing = asyncio.create_task(stdin.write(b"x"))
     await asyncio.sleep(0)
     reader = await asyncio.to_thread(os.open, pipes[0], os.O_RDONLY)

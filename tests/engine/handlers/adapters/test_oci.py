@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from moorage.engine.handlers.adapters import AdapterError, Exit, Task, oci
+from moorage.engine.handlers.adapters.adapter import ExecFiles
 from moorage.engine.handlers.adapters.conmon import Conmon, TaskFiles, monitor_pid
-from moorage.engine.handlers.adapters.cri_log import CriLog
-from moorage.engine.handlers.adapters.exec_files import ExecFiles
+from moorage.engine.handlers.adapters.monitored import CriLog
 from moorage.engine.handlers.adapters.oci import OciAdapter, OciRuntime
 from moorage.engine.handlers.adapters.shim.keeper import end_process, start_keeper
 from moorage.linux.reaper import Reaper

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from moorage.engine.handlers.adapters import AdapterError, Task, UnsupportedError, runsc
+from moorage.engine.handlers.adapters.adapter import ExecFiles
 from moorage.engine.handlers.adapters.conmon import Conmon
-from moorage.engine.handlers.adapters.exec_files import ExecFiles
 from moorage.engine.handlers.adapters.runsc import GvisorProcess, RunscAdapter, runsc_options
 from moorage.engine.handlers.definition import RunscOptions
 from moorage.linux.reaper import Reaper

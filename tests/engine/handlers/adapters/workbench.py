@@ -20,8 +20,7 @@ from moorage.engine.handlers.adapters.conmon import Conmon
 from moorage.engine.handlers.adapters.oci import OciAdapter, OciRuntime
 from moorage.engine.handlers.adapters.runsc import RunscAdapter, runsc_options
 from moorage.engine.handlers.adapters.shim.adapter import ShimAdapter
-from moorage.engine.handlers.adapters.shim.options import TaskOptions
-from moorage.engine.handlers.adapters.shim.program import ShimProgram
+from moorage.engine.handlers.adapters.shim.program import ShimProgram, TaskOptions
 from moorage.linux.cgroup_control import kill_processes, remove_cgroup
 from moorage.linux.cgroups import current_cgroups
 from moorage.linux.process import parent, state

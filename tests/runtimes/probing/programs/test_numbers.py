@@ -7,7 +7,7 @@ from ctypes.util import find_library
 
 import pytest
 
-from moorage.runtimes.probing.programs import numbers
+from moorage.runtimes.probing.programs import script as numbers
 
 _LIBRARY = find_library("seccomp")
 _ARCHITECTURES = {"amd64": 0xC000003E, "arm64": 0xC00000B7}

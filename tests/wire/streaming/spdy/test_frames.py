@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moorage.wire.streaming.spdy.dictionary import DICTIONARY
 from moorage.wire.streaming.spdy.frames import (
+    DICTIONARY,
     Control,
     Data,
     Frame,

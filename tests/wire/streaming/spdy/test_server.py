@@ -8,8 +8,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from moorage.wire.streaming.connection import Connection
-from moorage.wire.streaming.deadlines import IdleTimer
+from moorage.wire.streaming.connection import Connection, IdleTimer
 from moorage.wire.streaming.inbox import LIMIT_BYTES
 from moorage.wire.streaming.spdy import ServerSession, SpdySession, SpdyStream
 from moorage.wire.streaming.spdy.frames import (

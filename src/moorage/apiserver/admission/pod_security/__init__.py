@@ -8,7 +8,7 @@
 Source: KEP-2579, API docs "Pod Security Standards".
 """
 
-from moorage.apiserver.admission.pod_security.configuration import Configuration
 from moorage.apiserver.admission.pod_security.plugin import PodSecurity
+from moorage.apiserver.admission.pod_security.policy import Configuration
 
 __all__ = ["Configuration", "PodSecurity"]

@@ -1,7 +1,7 @@
 """Checks: what a pod's specification may not ask for, and what it must.
 
 Each takes a pod's metadata and specification as JSON and returns a violation or None. Source: API
-docs "Pod Security Standards"; `pod-security-admission/policy` of Kubernetes 1.37.
+docs "Pod Security Standards"; `pod-security-admission/policy` of Kubernetes 1.36.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """PodSecurity plugin: enforces a namespace's Pod Security Standard, or warns about violations.
 
 Pods are refused; templates of workloads and pods that run already are only warned about. Source:
-apiserver plugin PodSecurity, `pod-security-admission/admission` of Kubernetes 1.37.
+apiserver plugin PodSecurity, `pod-security-admission/admission` of Kubernetes 1.36.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from moorage.api.clock import Clock
 from moorage.api.errors import InvalidError
+from moorage.apiserver.admission.admission_request import refused
 from moorage.apiserver.admission.chain import CREATE, UPDATE, Scope
-from moorage.apiserver.admission.pod_security.configuration import Configuration
 from moorage.apiserver.admission.pod_security.policy import (
     MODES,
     PREFIX,
+    Configuration,
     Policy,
     Standard,
     policy_of,
+    violations,
 )
-from moorage.apiserver.admission.pod_security.standards import violations
-from moorage.apiserver.admission.refusal import refused
 from moorage.apiserver.registry.kind import Obj
 from moorage.apiserver.registry.request import Attributes
 from moorage.apiserver.registry.stored import Stored

@@ -11,11 +11,9 @@ Source: API docs "Validating Admission Policy", "Mutating Admission Policy"; api
 `admission/plugin/policy`.
 """
 
-from moorage.apiserver.admission.policies.mutating import MutatingPolicies
-from moorage.apiserver.admission.policies.mutation import ConfigurationMerge
-from moorage.apiserver.admission.policies.selection import Selection
+from moorage.apiserver.admission.policies.mutating import ConfigurationMerge, MutatingPolicies
 from moorage.apiserver.admission.policies.sources import CachedParams, CachedPolicies
-from moorage.apiserver.admission.policies.validating import ValidatingPolicies
+from moorage.apiserver.admission.policies.validating import Selection, ValidatingPolicies
 
 __all__ = [
     "CachedParams",

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 
 from moorage.api.errors import StatusError
-from moorage.apiserver.admission.policies.params import ParamError
+from moorage.apiserver.admission.policies.validating import ParamError
 from moorage.apiserver.registry.kind import Kind, Obj, Served
 from moorage.apiserver.registry.resource_map import ResourceMap
 from moorage.apiserver.registry.stored import Stored

@@ -6,22 +6,150 @@ Without any policy a write costs a look at an empty list. Source: apiserver
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from typing import Any, Protocol
 
 import msgspec
 
+from moorage.api import labels
 from moorage.api.errors import StatusError, TooManyRequestsError
-from moorage.apiserver.admission.admission_request import in_version, input_of
+from moorage.apiserver.admission.admission_request import (
+    in_version,
+    input_of,
+    is_shown,
+    refused,
+    versioned,
+)
 from moorage.apiserver.admission.authorization import Decide, authorizing
 from moorage.apiserver.admission.chain import ANY, CONNECT, CREATE, DELETE, UPDATE, Scope
-from moorage.apiserver.admission.matching import namespace_of
-from moorage.apiserver.admission.policies.params import ParamError, ParamSource, collect_params
-from moorage.apiserver.admission.policies.selection import Selection
-from moorage.apiserver.admission.refusal import refused
+from moorage.apiserver.admission.matching import matched_version, namespace_of
 from moorage.apiserver.cel.evaluator import BusyError, Evaluator, LimitError
 from moorage.apiserver.cel.messages import Decision, PolicyResult
-from moorage.apiserver.registry.kind import Obj, Served
+from moorage.apiserver.registry.kind import Kind, Obj, Served
 from moorage.apiserver.registry.request import Attributes
+
+# Parameters: the objects that a binding gives to a policy.
+#
+# Source: API docs "Parameter resources"; apiserver `policy/generic`.
+
+
+class ParamError(ValueError):
+    """The parameters of a binding cannot be found; the text is for the refusal."""
+
+
+class ParamSource(Protocol):
+    """Finds kinds and reads their objects."""
+
+    def kind_of(self, api_version: str, kind: str) -> tuple[Kind, Served] | None:
+        """Return the kind and version that are served under these names."""
+
+    def find(self, kind: Kind, namespace: str, name: str) -> Obj | None:
+        """Return an object as stored."""
+
+    def all(self, kind: Kind, namespace: str) -> list[Obj]:
+        """Return the objects of a namespace as stored; of a cluster-scoped kind all."""
+
+
+def collect_params(
+    param_kind: Mapping[str, str] | None,
+    reference: Mapping[str, Any] | None,
+    namespace: str,
+    source: ParamSource,
+) -> list[Any]:
+    """Return the parameters of each evaluation of the policy: one None without parameters.
+
+    `namespace` is that of the request. Raises ParamError.
+    """
+    if param_kind is None or reference is None:
+        return [None]
+    api_version, name = param_kind.get("apiVersion", ""), param_kind.get("kind", "")
+    found = source.kind_of(api_version, name)
+    if found is None:
+        raise ParamError(f"paramKind kind `{api_version}, Kind={name}` not known")
+    kind, served = found
+    objects = _objects(kind, reference, namespace, source)
+    if not objects and reference.get("parameterNotFoundAction") == "Deny":
+        raise ParamError("no params found for policy binding with `Deny` parameterNotFoundAction")
+    return [versioned(kind.name, served, obj) for obj in objects]
+
+
+def _objects(
+    kind: Kind, reference: Mapping[str, Any], namespace: str, source: ParamSource
+) -> list[Obj]:
+    own = reference.get("namespace", "")
+    if kind.is_namespaced:
+        namespace = own or namespace
+        if not namespace:
+            raise ParamError(
+                "cannot use namespaced paramRef in policy binding that matches cluster-scoped "
+                "resources"
+            )
+    elif own:
+        raise ParamError("paramRef.namespace must not be provided for a cluster-scoped `paramKind`")
+    else:
+        namespace = ""
+    if name := reference.get("name"):
+        obj = source.find(kind, namespace, name)
+        return [] if obj is None else [obj]
+    selector = labels.from_object(reference.get("selector"))
+    return [
+        obj
+        for obj in source.all(kind, namespace)
+        if selector.matches(obj["metadata"].get("labels") or {})
+    ]
+
+
+# Selection of policies: those, and their bindings, that a write is subject to.
+#
+# Source: API docs "Validating Admission Policy"; apiserver `policy/generic`.
+
+
+class PolicySource(Protocol):
+    """Reads policies and bindings, in the order of their names."""
+
+    def policies(self) -> tuple[Obj, ...]: ...
+
+    def bindings(self, policy: str) -> tuple[Obj, ...]:
+        """Return the bindings of a policy."""
+
+
+class Selection:
+    """Selects policies of one kind."""
+
+    def __init__(self, source: PolicySource, namespace: Callable[[str], Obj | None]) -> None:
+        """`namespace` returns a Namespace by its name."""
+        self._source = source
+        self._namespace = namespace
+
+    def policies(self, attributes: Attributes) -> list[tuple[Obj, Served]]:
+        """Return the policies that select a write, each with the version in which it does."""
+        policies = self._source.policies()
+        if not policies or not is_shown(attributes):
+            return []
+        return [
+            (policy, served)
+            for policy in policies
+            if (served := self._selects(policy["spec"].get("matchConstraints"), attributes))
+        ]
+
+    def bindings(self, policy: Obj, attributes: Attributes) -> Iterator[Obj]:
+        """Yield the bindings of a policy that select a write."""
+        for binding in self._source.bindings(policy["metadata"]["name"]):
+            if self._selects(binding["spec"].get("matchResources"), attributes) is not None:
+                yield binding
+
+    def namespace_of(self, attributes: Attributes) -> Obj | None:
+        """Return the namespace of a write, None outside of namespaces."""
+        return self._namespace(attributes.namespace) if attributes.namespace else None
+
+    def _selects(self, match: Mapping[str, Any] | None, attributes: Attributes) -> Served | None:
+        return matched_version(match or {}, attributes, self._labels_of)
+
+    def _labels_of(self, namespace: str) -> Mapping[str, str]:
+        found = self._namespace(namespace)
+        labels: Mapping[str, str] = ((found or {}).get("metadata") or {}).get("labels") or {}
+        return labels
+
 
 _CODES = {"Forbidden": 403, "Invalid": 422, "RequestEntityTooLarge": 413, "Unauthorized": 401}
 _RETRY = {"retryAfterSeconds": 1}
@@ -76,7 +204,7 @@ class ValidatingPolicies:
     async def _results(
         self, attributes: Attributes, policy: Obj, binding: Obj, served: Served
     ) -> list[PolicyResult]:
-        """Return what the policy says, once for each object of parameters."""
+        """Return the policy's results, one for each object of parameters."""
         try:
             return await self._evaluated(attributes, policy, binding, served)
         except ParamError as error:
@@ -111,7 +239,7 @@ class ValidatingPolicies:
 
 
 def _counted(policy: Obj, result: PolicyResult) -> list[Decision]:
-    """Return what does not hold; errors only where the policy fails on them."""
+    """Return the failed validations; errors only where the policy fails on them."""
     ignores_errors = policy["spec"].get("failurePolicy") == "Ignore"
     return [one for one in result.decisions if not (one.is_error and ignores_errors)]
 

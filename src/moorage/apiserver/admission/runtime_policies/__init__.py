@@ -11,15 +11,17 @@ webhook does without. `moorage.runtimeclass` decides; the objects are custom res
 runtime.moorage.dev.
 """
 
-from moorage.apiserver.admission.runtime_policies.facts import (
+from moorage.apiserver.admission.runtime_policies.placing import PlacingByHandlerAdmission
+from moorage.apiserver.admission.runtime_policies.plugin import (
+    RuntimePolicyAdmission,
+    RuntimePolicyWrites,
+)
+from moorage.apiserver.admission.runtime_policies.sources import (
     Facts,
     NamespaceFacts,
     NamespaceRules,
     rules_of,
 )
-from moorage.apiserver.admission.runtime_policies.placing import PlacingByHandlerAdmission
-from moorage.apiserver.admission.runtime_policies.plugin import RuntimePolicyAdmission
-from moorage.apiserver.admission.runtime_policies.writes import RuntimePolicyWrites
 
 __all__ = [
     "Facts",

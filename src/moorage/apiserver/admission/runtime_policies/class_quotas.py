@@ -15,13 +15,12 @@ import msgspec
 from moorage.api.clock import Clock
 from moorage.api.pods import Pod
 from moorage.api.quantity import parse
-from moorage.api.runtime_quotas import ALL_CLASSES, RuntimeClassQuota
+from moorage.api.runtime_group import ALL_CLASSES, RuntimeClassQuota
+from moorage.apiserver.admission.admission_request import refused
 from moorage.apiserver.admission.chain import CREATE, RESIZE, UPDATE, Scope
 from moorage.apiserver.admission.quota_ledger import Account, Charged, QuotaLedger
-from moorage.apiserver.admission.refusal import refused
 from moorage.apiserver.admission.resource_quota import may_use_more
-from moorage.apiserver.quota.amounts import added, exceeded, increase, masked, shown
-from moorage.apiserver.quota.class_quotas import POD_CHARGE, is_counted
+from moorage.apiserver.quota import POD_CHARGE, added, exceeded, increase, is_counted, masked, shown
 from moorage.apiserver.registry.request import Attributes
 
 WriteUsed = Callable[[RuntimeClassQuota, dict[str, str]], Awaitable[None]]

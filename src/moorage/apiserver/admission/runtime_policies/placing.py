@@ -17,13 +17,12 @@ from typing import Any
 
 from moorage.api.runtime_group import HELD_FOR_ANNOTATION
 from moorage.apiserver.admission.chain import CREATE, UPDATE, Scope
-from moorage.apiserver.admission.runtime_policies.facts import Facts
+from moorage.apiserver.admission.runtime_policies.sources import Facts
 from moorage.apiserver.registry.kind import Obj
 from moorage.apiserver.registry.request import Attributes
 from moorage.runtimeclass.class_choice import binding_needs
 from moorage.runtimeclass.demands import demanded_features
 from moorage.runtimeclass.exemptions import is_exempt
-from moorage.runtimeclass.handler import is_implicit
 from moorage.runtimeclass.needs import Needs
 from moorage.runtimeclass.placing import (
     has_gate,
@@ -35,6 +34,7 @@ from moorage.runtimeclass.placing import (
     require_labels,
     state_held_for,
 )
+from moorage.runtimeclass.validation import is_implicit
 
 _STATUS = "status"
 

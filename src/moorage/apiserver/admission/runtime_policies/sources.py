@@ -6,22 +6,21 @@ second costs a set insertion, and a server without policies and profiles nothing
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any, Generic, TypeVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
 from moorage.api.errors import StatusError
 from moorage.api.logs import Log
 from moorage.api.meta import Object
-from moorage.api.runtime_classes import RuntimeClass
-from moorage.api.runtime_group import GROUP, VERSION
-from moorage.api.runtime_policies import ClusterRuntimePolicy, RuntimePolicy
-from moorage.api.runtime_profiles import RuntimeProfile
-from moorage.apiserver.admission.runtime_policies.facts import (
-    NamespaceFacts,
-    NamespaceRules,
-    rules_of,
+from moorage.api.runtime_group import (
+    GROUP,
+    VERSION,
+    ClusterRuntimePolicy,
+    RuntimeClass,
+    RuntimePolicy,
+    RuntimeProfile,
 )
 from moorage.apiserver.registry.kind import Kind
 from moorage.apiserver.registry.kinds.namespace import NAMESPACE
@@ -32,6 +31,63 @@ from moorage.apiserver.registry.stored import Stored
 from moorage.apiserver.storage import Change, WatchCache
 from moorage.runtimeclass.class_index import ClassIndex
 from moorage.runtimeclass.node_sets import NodeFacts
+from moorage.runtimeclass.policies import EffectivePolicy, effective_policy
+
+# Facts seam: what the runtime policies ask of classes, nodes, profiles and policies.
+#
+# The API server answers from its own copy (`sources.py`), the webhook from informers
+# (`moorage.attach.webhook`).
+
+
+class NamespaceMeta(Object, frozen=True):
+    name: str = ""
+    namespace: str = ""
+    resource_version: str = ""
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+
+
+class NamespaceFacts(Object, frozen=True):
+    """A namespace as far as policies look at it."""
+
+    metadata: NamespaceMeta = NamespaceMeta()
+
+
+class NamespaceRules(msgspec.Struct, frozen=True):
+    """The policy of a namespace, and its annotations."""
+
+    policy: EffectivePolicy = EffectivePolicy()
+    annotations: Mapping[str, str] = {}
+
+
+def rules_of(
+    namespace: NamespaceFacts,
+    cluster_policies: Sequence[ClusterRuntimePolicy],
+    own_policies: Sequence[RuntimePolicy],
+) -> NamespaceRules:
+    """Return the rules of a namespace, from all policies of the cluster and its own."""
+    metadata = namespace.metadata
+    policy = effective_policy(metadata.labels, cluster_policies, own_policies)
+    return NamespaceRules(policy, metadata.annotations)
+
+
+class Facts(Protocol):
+    """What admission knows."""
+
+    @property
+    def has_policies(self) -> bool:
+        """Return whether there is any policy."""
+
+    @property
+    def has_profiles(self) -> bool:
+        """Return whether there is any RuntimeProfile."""
+
+    def index(self) -> ClassIndex:
+        """Return the index of classes as of now."""
+
+    def rules(self, namespace: str) -> NamespaceRules:
+        """Return the rules for the pods of a namespace."""
+
 
 T = TypeVar("T", bound=Object)
 
@@ -153,7 +209,7 @@ class RuntimeFacts:
                 self._dirty.add(key)
 
     def _definitions_changed(self) -> None:
-        """A kind is served that was not, or no more: read all again."""
+        """A kind is newly served, or no longer: read all again."""
         self._rules.clear()
         self._has_policies = self._has_profiles = None
         if self._dirty is not None:

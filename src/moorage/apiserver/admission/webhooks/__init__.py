@@ -11,9 +11,8 @@ Source: API docs "Dynamic Admission Control"; apiserver `admission/plugin/webhoo
 """
 
 from moorage.apiserver.admission.webhooks.dispatch import Dispatch
-from moorage.apiserver.admission.webhooks.mutating import MutatingWebhooks
+from moorage.apiserver.admission.webhooks.mutating import MutatingWebhooks, ValidatingWebhooks
 from moorage.apiserver.admission.webhooks.sources import CachedWebhooks
-from moorage.apiserver.admission.webhooks.validating import ValidatingWebhooks
 
 __all__ = [
     "CachedWebhooks",

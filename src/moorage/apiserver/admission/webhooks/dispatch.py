@@ -18,10 +18,9 @@ from moorage.api.errors import (
     ServerTimeoutError,
     TooManyRequestsError,
 )
-from moorage.apiserver.admission.admission_request import in_version, input_of
+from moorage.apiserver.admission.admission_request import in_version, input_of, refused
 from moorage.apiserver.admission.authorization import Decide, authorizing
 from moorage.apiserver.admission.matching import matched_version
-from moorage.apiserver.admission.refusal import refused
 from moorage.apiserver.admission.webhooks.review import (
     VERSIONS,
     Response,
@@ -103,7 +102,7 @@ class Dispatch:
     async def call(
         self, webhook: Webhook, attributes: Attributes, served: Served, *, is_mutating: bool
     ) -> Response | None:
-        """Return what a webhook answers that allows the write; None for a failure to ignore.
+        """Return a webhook's answer that allows the write; None for a failure to ignore.
 
         Raises the StatusError of a denial, and InternalError for a failure.
         """

@@ -1,16 +1,14 @@
 """Default RBAC policy: the roles and bindings that every cluster has, as tables."""
 
-from moorage.apiserver.authorization.default_policy.bindings import BINDINGS
 from moorage.apiserver.authorization.default_policy.component_roles import COMPONENT_ROLES
 from moorage.apiserver.authorization.default_policy.controller_roles import CONTROLLER_ROLES
-from moorage.apiserver.authorization.default_policy.namespaced_roles import (
-    NAMESPACED_BINDINGS,
-    NAMESPACED_ROLES,
-    SYSTEM,
-)
 from moorage.apiserver.authorization.default_policy.user_roles import (
     AGGREGATED,
+    BINDINGS,
+    NAMESPACED_BINDINGS,
+    NAMESPACED_ROLES,
     OWN_AGGREGATED,
+    SYSTEM,
     USER_ROLES,
 )
 

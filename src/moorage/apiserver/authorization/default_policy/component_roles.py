@@ -1,7 +1,7 @@
 """Default roles of components: scheduler, controllers, node programs, add-ons.
 
 The node's own role stands beside its authorizer, in authorization/node.py. Source: API docs
-"Core component roles", rules of Kubernetes 1.37.
+"Core component roles", rules of Kubernetes 1.36.
 """
 
 from __future__ import annotations

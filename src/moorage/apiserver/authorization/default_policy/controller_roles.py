@@ -2,7 +2,7 @@
 
 Those of an unmodified kube-controller-manager with `--use-service-account-credentials` do. Each
 role is bound to the service account of its name in kube-system. Source: API docs "Roles for
-built-in controllers", rules of Kubernetes 1.37.
+built-in controllers", rules of Kubernetes 1.36.
 """
 
 from __future__ import annotations

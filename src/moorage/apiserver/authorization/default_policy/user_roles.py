@@ -1,12 +1,14 @@
 """Default roles of users: what people and their tools may do.
 
-Source: API docs "Default roles and role bindings", rules of Kubernetes 1.37.
+Source: API docs "Default roles and role bindings", rules of Kubernetes 1.36.
 """
 
 from __future__ import annotations
 
 from moorage.api.runtime_group import GROUP
+from moorage.apiserver.authorization.default_policy.controller_roles import CONTROLLER_ROLES
 from moorage.apiserver.authorization.default_policy.rules import (
+    EVENTS,
     READ,
     READ_WRITE,
     WRITE,
@@ -14,6 +16,101 @@ from moorage.apiserver.authorization.default_policy.rules import (
     rule,
 )
 from moorage.apiserver.registry.kind import Obj
+from moorage.apiserver.registry.request import SYSTEM_MASTERS, UNAUTHENTICATED
+
+# Default bindings of cluster roles: who has which role in every cluster.
+#
+# Source: API docs "Default roles and role bindings", bindings of Kubernetes 1.36. The API server's
+# own certificate for node agents is bound here, which upstream leaves to the installer: a kubelet
+# asks whether its caller may read logs and start commands.
+
+_EVERYONE = "Group system:authenticated"
+
+_BINDINGS: dict[str, tuple[str, ...]] = {
+    "cluster-admin": (f"Group {SYSTEM_MASTERS}",),
+    "system:discovery": (_EVERYONE,),
+    "system:basic-user": (_EVERYONE,),
+    "system:public-info-viewer": (_EVERYONE, f"Group {UNAUTHENTICATED}"),
+    "system:service-account-issuer-discovery": ("Group system:serviceaccounts",),
+    "system:cluster-trust-bundle-discovery": ("Group system:serviceaccounts",),
+    "system:monitoring": ("Group system:monitoring",),
+    "system:kube-scheduler": ("User system:kube-scheduler",),
+    "system:volume-scheduler": ("User system:kube-scheduler",),
+    "system:kube-controller-manager": ("User system:kube-controller-manager",),
+    "system:kube-dns": ("ServiceAccount kube-dns",),
+    "system:node-proxier": ("User system:kube-proxy",),
+    "system:kubelet-api-admin": ("User kube-apiserver-kubelet-client",),
+    "moorage:runtimeclass-viewer": (_EVERYONE,),
+}
+
+BINDINGS: dict[str, tuple[str, ...]] = _BINDINGS | {
+    role: (f"ServiceAccount {role.rpartition(':')[2]}",) for role in CONTROLLER_ROLES
+}
+"""Binding and cluster role of the same name → subjects: their kind and name."""
+
+
+# Default roles within kube-system and kube-public, and their bindings.
+#
+# Source: API docs "Default roles and role bindings", rules of Kubernetes 1.36.
+
+SYSTEM, PUBLIC = "kube-system", "kube-public"
+_LEADER = "get list watch create update"
+
+NAMESPACED_ROLES: dict[tuple[str, str], list[Obj]] = {
+    (SYSTEM, "extension-apiserver-authentication-reader"): [
+        rule("core", "configmaps", READ, names="extension-apiserver-authentication"),
+    ],
+    (SYSTEM, "system::leader-locking-kube-controller-manager"): [
+        rule("coordination.k8s.io", "leases leasecandidates", _LEADER),
+    ],
+    (SYSTEM, "system::leader-locking-kube-scheduler"): [
+        rule("coordination.k8s.io", "leases leasecandidates", _LEADER),
+    ],
+    (SYSTEM, "system:controller:bootstrap-signer"): [rule("core", "secrets", READ)],
+    (SYSTEM, "system:controller:cloud-provider"): [
+        rule("core", "configmaps", "create get list watch"),
+    ],
+    (SYSTEM, "system:controller:token-cleaner"): [
+        rule("core", "secrets", "delete get list watch"),
+        EVENTS,
+    ],
+    (PUBLIC, "system:controller:bootstrap-signer"): [
+        rule("core", "configmaps", READ),
+        rule("core", "configmaps", "update", names="cluster-info"),
+        EVENTS,
+    ],
+}
+"""(namespace, role) → its rules."""
+
+_COMPONENTS = ("User system:kube-controller-manager", "User system:kube-scheduler")
+
+NAMESPACED_BINDINGS: dict[tuple[str, str], tuple[str, ...]] = {
+    (SYSTEM, "system::extension-apiserver-authentication-reader"): (
+        "extension-apiserver-authentication-reader", *_COMPONENTS,
+    ),
+    (SYSTEM, "system::leader-locking-kube-controller-manager"): (
+        "system::leader-locking-kube-controller-manager",
+        "User system:kube-controller-manager", "ServiceAccount kube-controller-manager",
+    ),
+    (SYSTEM, "system::leader-locking-kube-scheduler"): (
+        "system::leader-locking-kube-scheduler",
+        "User system:kube-scheduler", "ServiceAccount kube-scheduler",
+    ),
+    (SYSTEM, "system:controller:bootstrap-signer"): (
+        "system:controller:bootstrap-signer", "ServiceAccount bootstrap-signer",
+    ),
+    (SYSTEM, "system:controller:cloud-provider"): (
+        "system:controller:cloud-provider", "ServiceAccount cloud-provider",
+    ),
+    (SYSTEM, "system:controller:token-cleaner"): (
+        "system:controller:token-cleaner", "ServiceAccount token-cleaner",
+    ),
+    (PUBLIC, "system:controller:bootstrap-signer"): (
+        "system:controller:bootstrap-signer", "ServiceAccount bootstrap-signer",
+    ),
+}  # fmt: skip
+"""(namespace, binding) → the role's name, then subjects: their kind and name."""
+
 
 _RBAC, _DRA = "rbac.authorization.k8s.io", "resource.k8s.io"
 

@@ -2,7 +2,7 @@
 
 These functions are charged for where they are called. What the CEL library's own functions cost
 is counted by the expression (`counted.py`). Source: apiserver `cel/library/cost.go` (`CallCost`) of
-Kubernetes 1.37.
+Kubernetes 1.36.
 """
 
 from __future__ import annotations

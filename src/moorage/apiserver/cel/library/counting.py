@@ -2,7 +2,7 @@
 
 Expressions as users write them cannot call these: no identifier has their names. Each returns
 true, or raises above the limit. Source: cel-go `interpreter/runtimecost.go`, `ext/sets.go`,
-`ext/lists.go`; apiserver `cel/library/cost.go` of Kubernetes 1.37.
+`ext/lists.go`; apiserver `cel/library/cost.go` of Kubernetes 1.36.
 """
 
 from __future__ import annotations

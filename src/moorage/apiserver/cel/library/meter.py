@@ -1,7 +1,7 @@
 """Meter of an evaluation: counts what it costs, and cuts it off at the limit.
 
 The unit is that of cost estimates: about one step. Source: apiserver `apis/cel/config.go` of
-Kubernetes 1.37 (`PerCallLimit`).
+Kubernetes 1.36 (`PerCallLimit`).
 """
 
 from __future__ import annotations

@@ -13,8 +13,7 @@ from aiohttp import web
 
 from moorage.api.errors import NotAcceptableError
 from moorage.apiserver.endpoints.discovery import documents
-from moorage.apiserver.endpoints.discovery.documents import Document
-from moorage.apiserver.endpoints.discovery.groups import ForeignVersion, grouped
+from moorage.apiserver.endpoints.discovery.documents import Document, ForeignVersion, grouped
 from moorage.apiserver.endpoints.negotiation import negotiate
 from moorage.apiserver.endpoints.replies import Reply, formed
 from moorage.apiserver.registry.resource_map import ResourceMap

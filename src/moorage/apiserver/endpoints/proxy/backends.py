@@ -4,7 +4,7 @@ A name is `NAME`, `NAME:PORT` or `SCHEME:NAME:PORT`; a port is a decimal number,
 that the pod or the service declares. Only addresses outside of loopback, link-local
 and multicast ranges are permitted, and behind a service only those of its pods: writers of statuses
 and of EndpointSlices must not reach other servers through the API server. Source:
-`ResourceLocation` of the pod, service and node registries of Kubernetes 1.37.
+`ResourceLocation` of the pod, service and node registries of Kubernetes 1.36.
 """
 
 from __future__ import annotations
@@ -17,8 +17,12 @@ from typing import Protocol
 import msgspec
 
 from moorage.api.errors import BadRequestError, UnavailableError
-from moorage.apiserver.endpoints.node_agents import NodeAgent
-from moorage.apiserver.endpoints.server_address import ServerAddress, ip_address, port_number
+from moorage.apiserver.endpoints.node_agents import (
+    NodeAgent,
+    ServerAddress,
+    ip_address,
+    port_number,
+)
 from moorage.apiserver.registry.kind import Kind, Obj
 from moorage.apiserver.registry.kinds.endpointslice import ENDPOINT_SLICE
 from moorage.apiserver.registry.kinds.node import NODE

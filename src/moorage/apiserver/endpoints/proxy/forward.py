@@ -1,7 +1,7 @@
 """Proxy: passes a request on to its backend and the answer back, upgraded connections too.
 
 The caller's credentials stay here.
-Source: apimachinery `util/proxy` of Kubernetes 1.37.
+Source: apimachinery `util/proxy` of Kubernetes 1.36.
 """
 
 from __future__ import annotations
@@ -28,19 +28,26 @@ from moorage.apiserver.endpoints.proxy.backends import (
     service_backend,
 )
 from moorage.apiserver.endpoints.proxy.headers import (
+    PAGE_BYTES,
     copied_headers,
+    is_page,
     request_headers,
+    rewrite_page,
     switching_headers,
+    through_proxy,
 )
-from moorage.apiserver.endpoints.proxy.links import PAGE_BYTES, is_page, rewrite_page, through_proxy
 from moorage.apiserver.endpoints.replies import TEXT, Reply
 from moorage.apiserver.registry.objects import Admission, Objects
-from moorage.wire.streaming.connector import Connector
-from moorage.wire.streaming.deadlines import Deadlines
-from moorage.wire.streaming.dial import Refused, Upstream, dial
+from moorage.wire.streaming.connection import Deadlines
+from moorage.wire.streaming.dial import Connector, Refused, Upstream, dial
 from moorage.wire.streaming.pipe import join
-from moorage.wire.streaming.takeover import HandledResponse, take_over
-from moorage.wire.streaming.upgrade import SUBPROTOCOL, offered_subprotocols, upgrade_of
+from moorage.wire.streaming.upgrade import (
+    SUBPROTOCOL,
+    HandledResponse,
+    offered_subprotocols,
+    take_over,
+    upgrade_of,
+)
 
 _CONNECT_S = 30.0
 _DECLARED = (

@@ -19,7 +19,7 @@ from moorage.api.errors import InternalError
 from moorage.api.logs import Log
 from moorage.apiserver.endpoints.node_agents import AgentContexts, NodeAgent, NodeTls
 from moorage.apiserver.endpoints.resource_metrics.usage import Measurement, Sample, read_summary
-from moorage.wire.streaming.connector import Connector
+from moorage.wire.streaming.dial import Connector
 
 _FRESH_S = 10.0
 _LONGEST_WINDOW_S = 60.0

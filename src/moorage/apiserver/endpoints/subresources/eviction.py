@@ -1,7 +1,7 @@
 """Eviction: a pod is deleted if its disruption budget permits it.
 
 Webhooks and policies see the Eviction, not what it writes. Source: policy/v1 `Eviction`; core
-registry `pod/storage/eviction.go` of Kubernetes 1.37.
+registry `pod/storage/eviction.go` of Kubernetes 1.36.
 """
 
 from __future__ import annotations
@@ -32,20 +32,33 @@ from moorage.api.errors import (
     StatusError,
     TooManyRequestsError,
 )
-from moorage.api.pod_phases import ENDED_PHASES
-from moorage.api.pods import Pod
+from moorage.api.pods import ENDED_PHASES, Pod
 from moorage.apiserver.endpoints.admitting import admit_body
+from moorage.apiserver.endpoints.bodies import BodyDecoder
 from moorage.apiserver.endpoints.call import Call
-from moorage.apiserver.endpoints.decoding import BodyDecoder
 from moorage.apiserver.endpoints.options import delete_options, write_request
 from moorage.apiserver.endpoints.replies import Reply, success
-from moorage.apiserver.endpoints.subresources.pod_conditions import set_pod_condition
 from moorage.apiserver.registry.deletion import UNREAD_OPTION, DeleteOptions, check_preconditions
 from moorage.apiserver.registry.kind import Obj
 from moorage.apiserver.registry.kinds.poddisruptionbudget import POD_DISRUPTION_BUDGET
 from moorage.apiserver.registry.objects import Admission, Objects
 from moorage.apiserver.registry.request import SYSTEM_MASTERS, Request, User
 from moorage.apiserver.registry.stored import Stored
+
+# Conditions that subresources write into a pod's status.
+
+
+def set_pod_condition(pod: Obj, condition: Obj, now: str) -> None:
+    """Set the condition of a type; its transition time changes with its status alone."""
+    conditions = pod.setdefault("status", {}).setdefault("conditions", [])
+    for index, present in enumerate(conditions):
+        if present["type"] == condition["type"]:
+            is_same = present.get("status") == condition["status"]
+            since = present.get("lastTransitionTime", now) if is_same else now
+            conditions[index] = {**condition, "lastTransitionTime": since}
+            return
+    conditions.append({**condition, "lastTransitionTime": now})
+
 
 _TYPE = "io.k8s.api.policy.v1.Eviction"
 _USER = User(name="system:apiserver", groups=(SYSTEM_MASTERS,))

@@ -15,8 +15,8 @@ import msgspec
 from moorage.api import labels
 from moorage.api.clock import Clock
 from moorage.api.errors import BadRequestError, InternalError, InvalidError
+from moorage.apiserver.endpoints.bodies import BodyDecoder
 from moorage.apiserver.endpoints.call import Call
-from moorage.apiserver.endpoints.decoding import BodyDecoder
 from moorage.apiserver.endpoints.negotiation import PARTIAL, TABLE
 from moorage.apiserver.endpoints.options import write_request
 from moorage.apiserver.endpoints.patching import Patcher

@@ -2,7 +2,7 @@
 
 A webhook may change everything but the identity: of the metadata only labels and annotations are
 taken from its answer. Source: API docs `ConversionReview`; apiextensions
-`apiserver/conversion/webhook_converter` of Kubernetes 1.37.
+`apiserver/conversion/webhook_converter` of Kubernetes 1.36.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Each version is a kind of its own, since schema, subresources, columns and selectable fields are the
 version's; their objects are in one table. Source: API docs "Extend the Kubernetes API with
 CustomResourceDefinitions"; strategies of apiextensions `registry/customresource` of Kubernetes
-1.37.
+1.36.
 """
 
 from __future__ import annotations
@@ -254,7 +254,7 @@ def _without(fields: tuple[str, ...]) -> Callable[[Obj], Obj]:
 #
 # An error counts only where something on the way to it has changed: a value that equals the old one
 # at the same place, found by keys, stays as it is. Source: KEP-4008; apiextensions
-# `validation/ratcheting` of Kubernetes 1.37.
+# `validation/ratcheting` of Kubernetes 1.36.
 
 _WHOLE = re.compile(r'"([^"]*)" must (?:not )?validate')
 _INDEX = re.compile(r"\[(\d+)\]")

@@ -1,6 +1,6 @@
 """CEL rules of custom resources (`x-kubernetes-validations`).
 
-Source: API docs "Validation rules"; apiextensions `schema/cel` of Kubernetes 1.37.
+Source: API docs "Validation rules"; apiextensions `schema/cel` of Kubernetes 1.36.
 """
 
 from __future__ import annotations

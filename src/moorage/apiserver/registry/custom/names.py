@@ -1,6 +1,6 @@
 """Names of custom resource definitions: which of a group are free, and which are accepted.
 
-Source: apiextensions naming controller of Kubernetes 1.37.
+Source: apiextensions naming controller of Kubernetes 1.36.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """OpenAPI v3 of custom resources: one document for each group and version.
 
 A document is written when a client asks for it; its hash is of the revisions of the definitions, so
-that the index costs nothing. Source: apiextensions `controller/openapi/builder` of Kubernetes 1.37.
+that the index costs nothing. Source: apiextensions `controller/openapi/builder` of Kubernetes 1.36.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ class Version(msgspec.Struct, frozen=True):
         return {}
 
     def names(self, kind: str) -> Obj:
-        """Return what a schema says of the kind that it is of, or of its list."""
+        """Return a schema's extensions that name its kind, or its list's."""
         names = {"group": self.served.group, "kind": kind, "version": self.served.version}
         selectable = [{"fieldPath": field.label} for field in self.kind.selectable]
         said: Obj = {"x-kubernetes-group-version-kind": [names]}

@@ -2,7 +2,7 @@
 
 Authors of definitions write them for Go's engine, and anyone who may create one chooses the
 pattern and the text: RE2 has Go's syntax and takes time linear in the text, where Python's engine
-can be made to run for years (docs/decisions/073-re2.md).
+can be made to run for years (docs/decisions/072-custom-resource-validation.md).
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Swagger 2.0 has neither `nullable` nor `oneOf`, and clients take fields that a schema does not name
 for unknown; what they cannot read is left out. The joined document is written when a client asks
 for it, with the parts that other servers describe. Source: apiextensions
-`controller/openapi/builder`, `controller/openapi/v2` of Kubernetes 1.37.
+`controller/openapi/builder`, `controller/openapi/v2` of Kubernetes 1.36.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Of another server's document only the paths of its group and version count, and the definitions that
 these lead to. A definition whose name is taken by a different one gets another name: `NAME_v2`.
 Source: kube-aggregator `controllers/openapi/aggregator`, kube-openapi `pkg/aggregator` of
-Kubernetes 1.37.
+Kubernetes 1.36.
 """
 
 from __future__ import annotations

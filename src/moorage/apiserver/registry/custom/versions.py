@@ -5,7 +5,7 @@
 
 An object whose mark says that it fits as it is costs nothing. Else it is fitted when it is read, as
 a schema may have changed since, or converted. Source: apiextensions `customresource_handler`
-(`crdConversionRESTOptionsGetter`) of Kubernetes 1.37.
+(`crdConversionRESTOptionsGetter`) of Kubernetes 1.36.
 """
 
 from __future__ import annotations

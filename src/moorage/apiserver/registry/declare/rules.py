@@ -1,4 +1,4 @@
-"""Validation declared in rows: a path and the checks of the value that is there.
+"""Validation declared in rows: a path and the checks of its value.
 
     validator(
         ("spec.drivers[*].nodeID", required, most_bytes(256, "must be 256 characters or less")),

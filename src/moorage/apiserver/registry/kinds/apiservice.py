@@ -1,4 +1,4 @@
-"""APIServices. Source: apiregistration validation and strategy of Kubernetes 1.37."""
+"""APIServices. Source: apiregistration validation and strategy of Kubernetes 1.36."""
 
 from __future__ import annotations
 

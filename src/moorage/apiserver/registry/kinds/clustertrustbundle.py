@@ -1,12 +1,12 @@
-"""ClusterTrustBundles. Source: certificates validation of Kubernetes 1.37."""
+"""ClusterTrustBundles. Source: certificates validation of Kubernetes 1.36."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from moorage.api import names
+from moorage.api.certificates import Block, pem_blocks
 from moorage.api.errors import FieldError
-from moorage.api.pem import Block, pem_blocks
 from moorage.apiserver.registry.columns.cells import NONE
 from moorage.apiserver.registry.declare.columns import NAME, column, printer
 from moorage.apiserver.registry.kind import (
@@ -90,7 +90,7 @@ def _bundle_errors(bundle: str) -> list[FieldError]:
 
 
 def _defect_of(block: Block) -> str:
-    """Return what is wrong with an entry, `""` for a certificate of an authority."""
+    """Return the error of an entry, `""` for a certificate of an authority."""
     if block.type != "CERTIFICATE":
         return f"has bad block type: {block.type}"
     if block.has_headers:

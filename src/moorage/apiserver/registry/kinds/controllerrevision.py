@@ -1,4 +1,4 @@
-"""ControllerRevisions. Source: apps validation and strategy of Kubernetes 1.37."""
+"""ControllerRevisions. Source: apps validation and strategy of Kubernetes 1.36."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CSIDrivers. Source: storage defaults, validation and strategy of Kubernetes 1.37."""
+"""CSIDrivers. Source: storage defaults, validation and strategy of Kubernetes 1.36."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CSINodes. Source: storage validation of Kubernetes 1.37."""
+"""CSINodes. Source: storage validation of Kubernetes 1.36."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""CSIStorageCapacities. Source: storage validation of Kubernetes 1.37, KEP-1472."""
+"""CSIStorageCapacities. Source: storage validation of Kubernetes 1.36, KEP-1472."""
 
 from __future__ import annotations
 
 from moorage.api import names, quantity
-from moorage.api.node_labels import DEPRECATED
+from moorage.api.nodes import DEPRECATED
 from moorage.apiserver.registry.columns.volumes import UNSET
 from moorage.apiserver.registry.declare.columns import NAME, column, printer
 from moorage.apiserver.registry.declare.rules import (

@@ -1,4 +1,4 @@
-"""DaemonSets. Source: apps validation and strategy of Kubernetes 1.37."""
+"""DaemonSets. Source: apps validation and strategy of Kubernetes 1.36."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DeviceClasses. Source: resource validation and strategy of Kubernetes 1.37."""
+"""DeviceClasses. Source: resource validation and strategy of Kubernetes 1.36."""
 
 from __future__ import annotations
 

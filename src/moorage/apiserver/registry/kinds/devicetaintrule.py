@@ -1,4 +1,4 @@
-"""DeviceTaintRules. Source: resource validation and strategy of Kubernetes 1.37.
+"""DeviceTaintRules. Source: resource validation and strategy of Kubernetes 1.36.
 
 Upstream also sets a new date when an update changes the effect; a strategy has no clock, so the
 time stays unless the client sends another one.

@@ -1,4 +1,4 @@
-"""FlowSchemas. Source: flowcontrol validation and strategy of Kubernetes 1.37."""
+"""FlowSchemas. Source: flowcontrol validation and strategy of Kubernetes 1.36."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""IngressClasses. Source: networking defaults and validation of Kubernetes 1.37."""
+"""IngressClasses. Source: networking defaults and validation of Kubernetes 1.36."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""IPAddresses. Source: networking validation of Kubernetes 1.37."""
+"""IPAddresses. Source: networking validation of Kubernetes 1.36."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""LimitRanges. Source: core defaults and validation of Kubernetes 1.37."""
+"""LimitRanges. Source: core defaults and validation of Kubernetes 1.36."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""MutatingAdmissionPolicies. Source: admissionregistration validation of Kubernetes 1.37."""
+"""MutatingAdmissionPolicies. Source: admissionregistration validation of Kubernetes 1.36."""
 
 from __future__ import annotations
 

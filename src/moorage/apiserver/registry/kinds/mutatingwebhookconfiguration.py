@@ -1,4 +1,4 @@
-"""MutatingWebhookConfigurations. Source: admissionregistration validation of Kubernetes 1.37."""
+"""MutatingWebhookConfigurations. Source: admissionregistration validation of Kubernetes 1.36."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""NetworkPolicies. Source: networking defaults and validation of Kubernetes 1.37.
+"""NetworkPolicies. Source: networking defaults and validation of Kubernetes 1.36.
 
 They are stored and checked, as in any cluster; whether packets obey is the network plugin's matter.
 """

@@ -1,4 +1,4 @@
-"""PodDisruptionBudgets. Source: policy validation and strategy of Kubernetes 1.37."""
+"""PodDisruptionBudgets. Source: policy validation and strategy of Kubernetes 1.36."""
 
 from __future__ import annotations
 

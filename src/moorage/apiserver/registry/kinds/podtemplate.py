@@ -1,4 +1,4 @@
-"""PodTemplates. Source: core validation and strategy of Kubernetes 1.37."""
+"""PodTemplates. Source: core validation and strategy of Kubernetes 1.36."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PriorityLevelConfigurations. Source: flowcontrol validation and strategy of Kubernetes 1.37."""
+"""PriorityLevelConfigurations. Source: flowcontrol validation and strategy of Kubernetes 1.36."""
 
 from __future__ import annotations
 

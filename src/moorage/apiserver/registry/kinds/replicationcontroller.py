@@ -1,4 +1,4 @@
-"""ReplicationControllers. Source: core validation and strategy of Kubernetes 1.37."""
+"""ReplicationControllers. Source: core validation and strategy of Kubernetes 1.36."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import msgspec
 
 from moorage.api.errors import FieldError
-from moorage.api.runtime_classes import RuntimeClass
+from moorage.api.runtime_group import RuntimeClass
 from moorage.apiserver.registry.declare.columns import AGE, NAME, column, printer
 from moorage.apiserver.registry.kind import Kind, Obj, Served, Strategy
 from moorage.runtimeclass import class_errors, class_update_errors, class_warnings

@@ -1,4 +1,4 @@
-"""ServiceCIDRs. Source: networking validation of Kubernetes 1.37."""
+"""ServiceCIDRs. Source: networking validation of Kubernetes 1.36."""
 
 from __future__ import annotations
 

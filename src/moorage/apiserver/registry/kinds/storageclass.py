@@ -1,4 +1,4 @@
-"""StorageClasses. Source: storage defaults and validation of Kubernetes 1.37."""
+"""StorageClasses. Source: storage defaults and validation of Kubernetes 1.36."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from moorage.api import names
 from moorage.api.claims.classes import is_marked_default
 from moorage.api.errors import FieldError
-from moorage.api.node_labels import DEPRECATED
+from moorage.api.nodes import DEPRECATED
 from moorage.apiserver.registry.declare.columns import AGE, column, marked_name, printer
 from moorage.apiserver.registry.declare.defaults import defaults
 from moorage.apiserver.registry.declare.rules import (

@@ -1,4 +1,4 @@
-"""StorageVersionMigrations. Source: storagemigration validation of Kubernetes 1.37."""
+"""StorageVersionMigrations. Source: storagemigration validation of Kubernetes 1.36."""
 
 from __future__ import annotations
 

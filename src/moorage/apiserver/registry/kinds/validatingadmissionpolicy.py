@@ -1,4 +1,4 @@
-"""ValidatingAdmissionPolicies. Source: admissionregistration validation of Kubernetes 1.37."""
+"""ValidatingAdmissionPolicies. Source: admissionregistration validation of Kubernetes 1.36."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """ValidatingAdmissionPolicyBindings.
 
-Source: admissionregistration validation of Kubernetes 1.37.
+Source: admissionregistration validation of Kubernetes 1.36.
 """
 
 from __future__ import annotations

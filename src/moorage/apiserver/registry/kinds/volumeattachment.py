@@ -1,4 +1,4 @@
-"""VolumeAttachments. Source: storage defaults and validation of Kubernetes 1.37."""
+"""VolumeAttachments. Source: storage defaults and validation of Kubernetes 1.36."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""VolumeAttributesClasses. Source: storage validation of Kubernetes 1.37, KEP-3751."""
+"""VolumeAttributesClasses. Source: storage validation of Kubernetes 1.36, KEP-3751."""
 
 from __future__ import annotations
 

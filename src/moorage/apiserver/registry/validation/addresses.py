@@ -1,7 +1,7 @@
 """IP address and CIDR validation.
 
 Source: apimachinery `validation.IsValidIPForLegacyField` and `IsValidCIDRForLegacyField` of
-Kubernetes 1.37, with the gate StrictIPCIDRValidation on.
+Kubernetes 1.36, with the gate StrictIPCIDRValidation on.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def ip_errors(address: str, path: str, known: Container[str] = ()) -> list[Field
 
 
 def strict_ip_details(address: str) -> list[str]:
-    """Return what is wrong with an address that has to be in its canonical form."""
+    """Return the errors of an address that has to be in its canonical form."""
     if errors := ip_errors(address, ""):
         return [error.text.partition(": ")[2].partition(": ")[2] for error in errors]
     canonical = str(parse_ip(address))

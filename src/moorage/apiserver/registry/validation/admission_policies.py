@@ -1,6 +1,6 @@
 """Admission policy validation, the same for validating and mutating policies and bindings.
 
-Source: admissionregistration validation of Kubernetes 1.37.
+Source: admissionregistration validation of Kubernetes 1.36.
 """
 
 from __future__ import annotations

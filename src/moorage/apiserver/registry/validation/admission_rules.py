@@ -1,6 +1,6 @@
 """Admission rule validation: which requests a webhook or an admission policy is for.
 
-Source: admissionregistration validation of Kubernetes 1.37.
+Source: admissionregistration validation of Kubernetes 1.36.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Projections with certificates: bundles of trust anchors, and a pod's own certificate.
 
-Source: core validation `validateProjectionSources` of Kubernetes 1.37, KEP-3257, KEP-4317.
+Source: core validation `validateProjectionSources` of Kubernetes 1.36, KEP-3257, KEP-4317.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Condition validation: lists of `metav1.Condition` in a status.
 
-Source: apimachinery `meta/v1/validation.ValidateConditions` of Kubernetes 1.37.
+Source: apimachinery `meta/v1/validation.ValidateConditions` of Kubernetes 1.36.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Custom resource schema validation: what the schema of a definition may say.
 
 A schema passes two sets of rules: those of its structure (`structural_schema`) and, here, those of
-each field. Source: apiextensions validation of Kubernetes 1.37.
+each field. Source: apiextensions validation of Kubernetes 1.36.
 """
 
 from __future__ import annotations

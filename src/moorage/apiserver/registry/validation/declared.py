@@ -1,7 +1,7 @@
 """Declared rules: those that upstream generates from the tags of its types.
 
 Upstream appends their errors to those of its handwritten functions. A rule that both have is
-reported by the declared one only. Source: declarative validation of Kubernetes 1.37.
+reported by the declared one only. Source: declarative validation of Kubernetes 1.36.
 """
 
 from __future__ import annotations

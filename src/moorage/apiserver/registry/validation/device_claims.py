@@ -1,7 +1,7 @@
 """Device claims: what claims and claim templates ask of devices.
 
 Defaults, preparation and validation of `ResourceClaimSpec`. Source: resource validation of
-Kubernetes 1.37.
+Kubernetes 1.36.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def drop_disabled_claim_fields(spec: Obj, old: Obj | None = None) -> None:
 
 
 def _all_requests(spec: Obj) -> Iterator[Obj]:
-    """Yield what requests ask for: the exact ones and every alternative."""
+    """Yield the requests: the exact ones and every alternative."""
     for request in spec.get("devices", {}).get("requests", ()):
         if "exactly" in request:
             yield request["exactly"]
@@ -92,7 +92,7 @@ def claim_spec_errors(spec: Obj, path: str) -> Iterator[FieldError]:
 
 
 def request_names(spec: Obj) -> set[str]:
-    """Return what constraints may refer to: `request`, and `request/alternative`."""
+    """Return the names that constraints may refer to: `request`, and `request/alternative`."""
     known: set[str] = set()
     for request in spec.get("devices", {}).get("requests", ()):
         known.add(_name(request))

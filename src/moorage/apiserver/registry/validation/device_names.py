@@ -1,7 +1,7 @@
 """Names in dynamic resource allocation: drivers, pools, requests, attributes, shares.
 
 A function whose name starts with `declared` has the texts of the declared rule. Source: resource
-validation of Kubernetes 1.37.
+validation of Kubernetes 1.36.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Device validation: what claims, classes, slices and taint rules have in common.
 
 CEL expressions are not compiled, only their length is checked. Source: resource validation of
-Kubernetes 1.37.
+Kubernetes 1.36.
 """
 
 from __future__ import annotations

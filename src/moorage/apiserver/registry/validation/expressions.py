@@ -1,7 +1,7 @@
 """CEL expression validation: the bounds of an expression's text.
 
 Expressions are not compiled yet: `expression_errors` is the one place where the compiler's errors
-will be added. Source: admissionregistration and apiextensions validation of Kubernetes 1.37.
+will be added. Source: admissionregistration and apiextensions validation of Kubernetes 1.36.
 """
 
 from __future__ import annotations

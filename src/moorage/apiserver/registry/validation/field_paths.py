@@ -1,6 +1,6 @@
 """Field path validation: simple JSON paths that name one field of a structural schema.
 
-Source: apiextensions `schema/cel.ValidFieldPath` of Kubernetes 1.37.
+Source: apiextensions `schema/cel.ValidFieldPath` of Kubernetes 1.36.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Flow control validation: the conditions of flow schemas and priority levels.
 
-Source: flowcontrol validation of Kubernetes 1.37.
+Source: flowcontrol validation of Kubernetes 1.36.
 """
 
 from __future__ import annotations

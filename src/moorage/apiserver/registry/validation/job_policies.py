@@ -1,15 +1,16 @@
 """Pod failure and success policy validation of Jobs.
 
-Source: batch validation of Kubernetes 1.37.
+Source: batch validation of Kubernetes 1.36.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from moorage.api import completion_indexes, names
-from moorage.api.completion_indexes import IndexesError
+from moorage.api import jobs as completion_indexes
+from moorage.api import names
 from moorage.api.errors import FieldError
+from moorage.api.jobs import IndexesError
 from moorage.apiserver.registry.declare.rules import NOT_NEGATIVE
 from moorage.apiserver.registry.kind import Obj
 

@@ -1,6 +1,6 @@
 """Validation of `JobSpec`, which Jobs and the templates of CronJobs share.
 
-Source: batch validation of Kubernetes 1.37.
+Source: batch validation of Kubernetes 1.36.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Specifications of volumes: of PersistentVolumes, and inline in VolumeAttachments.
 
-Source: core validation `ValidatePersistentVolumeSpec` of Kubernetes 1.37.
+Source: core validation `ValidatePersistentVolumeSpec` of Kubernetes 1.36.
 """
 
 from __future__ import annotations

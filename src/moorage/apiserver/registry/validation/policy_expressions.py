@@ -1,6 +1,6 @@
 """CEL expressions of admission policies and webhooks: whether they compile.
 
-Source: admissionregistration validation of Kubernetes 1.37.
+Source: admissionregistration validation of Kubernetes 1.36.
 """
 
 from __future__ import annotations

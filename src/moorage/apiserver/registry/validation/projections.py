@@ -1,6 +1,6 @@
 """Projections: files that a volume has from several sources, from secrets to certificates.
 
-Source: core validation `validateProjectedVolumeSource` and its parts, Kubernetes 1.37.
+Source: core validation `validateProjectedVolumeSource` and its parts, Kubernetes 1.36.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Who provides volumes, and with which parameters: StorageClasses and VolumeAttributesClasses.
 
-Source: storage validation of Kubernetes 1.37.
+Source: storage validation of Kubernetes 1.36.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Rolling update validation: amounts of pods as a number or a percentage.
 
-Source: apps validation of Kubernetes 1.37.
+Source: apps validation of Kubernetes 1.36.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Names of signers: `DOMAIN/PATH`.
 
-Source: core validation `ValidateSignerName` of Kubernetes 1.37.
+Source: core validation `ValidateSignerName` of Kubernetes 1.36.
 """
 
 from __future__ import annotations

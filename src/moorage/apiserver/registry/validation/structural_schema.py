@@ -2,7 +2,7 @@
 
 Types, fields and lists are specified outside of `allOf`, `anyOf`, `oneOf` and `not`, which only
 restrict values. Source: API docs "Specifying a structural schema"; apiextensions
-`apiserver/schema` of Kubernetes 1.37.
+`apiserver/schema` of Kubernetes 1.36.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Volume claim validation: the specification of PersistentVolumeClaims and of their templates.
 
-Source: core validation `ValidatePersistentVolumeClaimSpec` of Kubernetes 1.37.
+Source: core validation `ValidatePersistentVolumeClaimSpec` of Kubernetes 1.36.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Each is validated as upstream does, whether the node mounts it or refuses it. Source: core
 validation
-`validateVolumeSource` and its parts, Kubernetes 1.37.
+`validateVolumeSource` and its parts, Kubernetes 1.36.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Volume validation: each volume of a pod has exactly one well-formed source.
 
-Source: core validation `ValidateVolumes` of Kubernetes 1.37.
+Source: core validation `ValidateVolumes` of Kubernetes 1.36.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Webhook client validation: the URL, service and CA bundle by which a webhook is called.
 
-Source: apiserver `util/webhook` of Kubernetes 1.37.
+Source: apiserver `util/webhook` of Kubernetes 1.36.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import re
 from urllib.parse import urlsplit
 
 from moorage.api import names
+from moorage.api.certificates import pem_blocks
 from moorage.api.errors import FieldError
-from moorage.api.pem import pem_blocks
 from moorage.apiserver.registry.kind import Obj
 
 _DESIRED_FORM = "; desired format: https://host[/path]"

@@ -1,7 +1,7 @@
 """Admission webhook validation, the same for validating and mutating webhooks.
 
 An update is judged less strictly where the old object already breaks a rule. Source:
-admissionregistration validation of Kubernetes 1.37.
+admissionregistration validation of Kubernetes 1.36.
 """
 
 from __future__ import annotations

@@ -7,11 +7,10 @@ from typing import Any
 
 import jinja2
 
-from moorage.apiserver.web_page.objects import shortened
-from moorage.apiserver.web_page.pod_tally import MOST_PODS, NO_CLASS
+from moorage.apiserver.web_page.objects import MOST_PODS, NO_CLASS, shortened
 from moorage.apiserver.web_page.views import MOST_NODES
-from moorage.runtimeclass.feature_findings import STATE_WORDS
-from moorage.runtimeclass.start_words import duration_words, known_words, second_words
+from moorage.runtimeclass.features import STATE_WORDS
+from moorage.runtimeclass.start_phases import duration_words, known_words, second_words
 
 
 class Templates:

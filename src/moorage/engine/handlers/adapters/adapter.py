@@ -8,6 +8,7 @@ engine process created.
 
 from __future__ import annotations
 
+import secrets
 import signal
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -201,10 +202,62 @@ class Adapter(Protocol):
         """Return the task's process IDs on the host, as far as the host sees them."""
 
     async def usage(self, task: Task) -> TaskUsage | None:
-        """Return what the runtime counts of a running task; None where it counts nothing itself.
+        """Return the runtime's counts of a running task; None where it has none.
 
         Processes in a guest are in no cgroup of the host.
         """
 
     async def close(self) -> None:
-        """Release what was opened to drive tasks. The tasks keep running."""
+        """Release the files opened to drive tasks. The tasks keep running."""
+
+
+# Exec files: the short-lived files of one command that is started in a task.
+
+
+@dataclass(frozen=True, slots=True)
+class ExecFiles:
+    """Files with a common name prefix.
+
+    The directory's path must be short: one of the files is a socket.
+    """
+
+    name: Path
+
+    @classmethod
+    def write(cls, directory: Path, process: Mapping[str, Any], *, has_terminal: bool) -> Self:
+        """Write the OCI `process` document and return its files. Raises OSError."""
+        files = cls(directory / secrets.token_hex(8))
+        files.process.write_bytes(msgspec.json.encode({**process, "terminal": has_terminal}))
+        return files
+
+    @property
+    def process(self) -> Path:
+        """File with the OCI `process` object."""
+        return self.name.with_suffix(".json")
+
+    @property
+    def pid_file(self) -> Path:
+        """File to which the runtime writes the process ID on the host."""
+        return self.name.with_suffix(".pid")
+
+    @property
+    def inner_pid_file(self) -> Path:
+        """File with the process ID inside the sandbox, for runtimes with their own kernel."""
+        return self.name.with_suffix(".inner")
+
+    @property
+    def console(self) -> Path:
+        """Socket over which the runtime passes the terminal."""
+        return self.name.with_suffix(".sock")
+
+    def pid(self) -> int:
+        """Return the process ID. Raises AdapterError when the runtime did not write it."""
+        try:
+            return int(self.pid_file.read_text())
+        except (FileNotFoundError, ValueError) as error:
+            raise AdapterError("the runtime did not write the command's process ID") from error
+
+    def remove(self) -> None:
+        """Remove the files; missing ones are ignored."""
+        for file in (self.process, self.pid_file, self.inner_pid_file, self.console):
+            file.unlink(missing_ok=True)

@@ -17,7 +17,7 @@ from pathlib import Path
 from moorage.api.logs import Log
 from moorage.engine.handlers.adapters.adapter import AdapterError, TaskNotFoundError
 from moorage.linux.child import Child
-from moorage.linux.regular_file import read_tail
+from moorage.linux.descriptors import read_tail
 
 commands_log = Log(__name__)
 

@@ -37,8 +37,7 @@ from moorage.engine.handlers.adapters.adapter import (
 )
 from moorage.engine.handlers.adapters.command_line import logged_error, one_line
 from moorage.linux.child import Child, until_readable
-from moorage.linux.process import Process
-from moorage.linux.process_tree import arguments, descendants, held, processes_of
+from moorage.linux.process import Process, arguments, descendants, held, processes_of
 from moorage.linux.trees import make_directories
 
 log = Log(__name__)

@@ -23,7 +23,13 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from moorage.api.logs import Log
-from moorage.engine.handlers.adapters.adapter import AdapterError, Task, TaskUsage, UnsupportedError
+from moorage.engine.handlers.adapters.adapter import (
+    AdapterError,
+    ExecFiles,
+    Task,
+    TaskUsage,
+    UnsupportedError,
+)
 from moorage.engine.handlers.adapters.command_line import (
     CommandLine,
     Descriptors,
@@ -31,7 +37,6 @@ from moorage.engine.handlers.adapters.command_line import (
     refusal,
 )
 from moorage.engine.handlers.adapters.conmon import Conmon
-from moorage.engine.handlers.adapters.exec_files import ExecFiles
 from moorage.engine.handlers.adapters.monitored import MonitoredAdapter, StartedProcess
 from moorage.engine.handlers.adapters.process_streams import ProcessStreams
 from moorage.engine.handlers.adapters.task_cgroup import cgroup_of, remove_task_cgroup

@@ -30,7 +30,7 @@ def cgroup_of(task: Task) -> str:
 
 
 async def remove_task_cgroup(cgroups: Cgroups, path: str) -> None:
-    """Kill what is left in a cgroup, and remove it. Raises AdapterError if something stays.
+    """Kill remaining processes of a cgroup, and remove it. Raises AdapterError if it stays.
 
     Of a creation that was cut off, a process may be left, which a runtime that was killed in a
     change of version 1 devices has left frozen.

@@ -6,9 +6,14 @@ Pure. Source: OCI runtime-spec, "Seccomp"; clone(2), personality(2), vsock(7).
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from moorage.engine.oci.context import Document
+import msgspec
+
+from moorage.engine.errors import InvalidError
+from moorage.engine.oci.context import BUILT_IN_SECCOMP, UNCONFINED_SECCOMP, Document
 from moorage.engine.oci.seccomp.syscalls import (
     AF_VSOCK,
     ALLOWED,
@@ -19,6 +24,121 @@ from moorage.engine.oci.seccomp.syscalls import (
     PERSONALITIES,
     SINCE_KERNEL,
 )
+from moorage.linux.trust import distrust
+from moorage.wire.cri import pb
+
+# Seccomp profile choice, from the CRI's two fields and the handler's default.
+#
+# Source: CRI LinuxContainerSecurityContext: `seccomp` takes precedence over the older
+# `seccomp_profile_path`.
+
+_LOCALHOST = "localhost/"
+_OLDER_DEFAULTS = ("runtime/default", "docker/default")
+_OLDER_UNCONFINED = ("", "unconfined")
+
+SecurityContext = pb.LinuxContainerSecurityContext | pb.LinuxSandboxSecurityContext
+
+
+@dataclass(frozen=True, slots=True)
+class SeccompChoice:
+    """A profile: the built-in one, the one of a file, or, with neither, none."""
+
+    is_built_in: bool = False
+    path: str = ""
+
+
+NO_PROFILE = SeccompChoice()
+
+
+def choose_seccomp(
+    context: SecurityContext, handler_default: str, *, has_seccomp: bool
+) -> SeccompChoice:
+    """Return the profile of a container or sandbox; a privileged one has none. Raises
+    InvalidError.
+    """
+    if context.privileged:
+        return NO_PROFILE
+    chosen = _asked(context, handler_default)
+    if chosen != NO_PROFILE and not has_seccomp:
+        raise InvalidError(
+            "a seccomp profile is requested, but this kernel has no seccomp; use Unconfined"
+        )
+    return chosen
+
+
+def _asked(context: SecurityContext, handler_default: str) -> SeccompChoice:
+    if context.HasField("seccomp"):
+        kind, reference = context.seccomp.profile_type, context.seccomp.localhost_ref
+        if kind == pb.SecurityProfile.Localhost:
+            return _of_file(reference, "seccomp.localhost_ref")
+        is_default = kind == pb.SecurityProfile.RuntimeDefault
+        return _default(handler_default) if is_default else NO_PROFILE
+    older = context.seccomp_profile_path
+    if older in _OLDER_UNCONFINED:
+        return NO_PROFILE
+    if older in _OLDER_DEFAULTS:
+        return _default(handler_default)
+    if not older.startswith(_LOCALHOST):
+        raise InvalidError(
+            f"seccomp_profile_path {older!r} is not supported; use runtime/default, unconfined or "
+            "localhost/PATH"
+        )
+    return _of_file(older.removeprefix(_LOCALHOST), "seccomp_profile_path")
+
+
+def _default(handler_default: str) -> SeccompChoice:
+    if handler_default == BUILT_IN_SECCOMP:
+        return SeccompChoice(is_built_in=True)
+    if handler_default == UNCONFINED_SECCOMP:
+        return NO_PROFILE
+    return SeccompChoice(path=handler_default)
+
+
+def _of_file(path: str, field: str) -> SeccompChoice:
+    if not path.startswith("/"):
+        raise InvalidError(f"{field} {path!r} must be an absolute path")
+    return SeccompChoice(path=path)
+
+
+# Seccomp profiles of the node's files: OCI's `linux.seccomp` as JSON.
+#
+# Source: CRI SecurityProfile.localhost_ref; OCI runtime-spec, "Seccomp".
+
+_FIELDS = (
+    "defaultAction",
+    "defaultErrnoRet",
+    "architectures",
+    "flags",
+    "listenerPath",
+    "listenerMetadata",
+    "syscalls",
+)
+
+
+def read_profile(path: str) -> Document:
+    """Read a profile. Blocks. Raises InvalidError naming the file."""
+    place = Path(path)
+    if not place.is_absolute():
+        raise InvalidError(f"seccomp profile {path!r} must be an absolute path")
+    if "\0" in path:
+        raise InvalidError(f"seccomp profile {path!r} is not a valid path: it contains NUL")
+    distrusted = distrust(place)
+    if distrusted is not None:
+        raise InvalidError(f"refusing seccomp profile {path}: {distrusted}")
+    try:
+        content = place.read_bytes()
+    except OSError as error:
+        raise InvalidError(
+            f"seccomp profile {path} cannot be read: {error.strerror}; install it on this node"
+        ) from error
+    try:
+        profile = msgspec.json.decode(content, type=Document)
+    except msgspec.MsgspecError as error:
+        raise InvalidError(f"seccomp profile {path} is not a JSON object: {error}") from error
+    if not isinstance(profile.get("defaultAction"), str):
+        raise InvalidError(f"seccomp profile {path} has no defaultAction; add one")
+    return {name: profile[name] for name in _FIELDS if name in profile}
+
 
 _ALLOW = "SCMP_ACT_ALLOW"
 _REFUSE = "SCMP_ACT_ERRNO"

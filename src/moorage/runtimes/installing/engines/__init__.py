@@ -7,10 +7,14 @@ returns the changes of files that add, replace or remove one. Each result is par
 give the handlers of before and the new one, or it is refused.
 """
 
-from moorage.runtimes.installing.engines.changes import EngineFile, FileChange, applied
-from moorage.runtimes.installing.engines.configuration import Configuration
 from moorage.runtimes.installing.engines.containerd import ContainerdConfiguration
 from moorage.runtimes.installing.engines.crio import CrioConfiguration
+from moorage.runtimes.installing.engines.runtime_tables import (
+    Configuration,
+    EngineFile,
+    FileChange,
+    applied,
+)
 
 __all__ = [
     "Configuration",

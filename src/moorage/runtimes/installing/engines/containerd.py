@@ -25,11 +25,17 @@ import msgspec
 from moorage.engine.handlers import HandlerDefinition
 from moorage.engine.handlers.runtimes import RUNC_SHIM
 from moorage.migrate.rules.handler_files import table as as_table
-from moorage.runtimes.installing.engines.changes import EngineFile, FileChange, applied, unreadable
-from moorage.runtimes.installing.engines.imports import with_import, without_import
-from moorage.runtimes.installing.engines.runtime_tables import containerd_table
-from moorage.runtimes.installing.engines.toml_tables import merged, write_table
-from moorage.runtimes.installing.errors import RuntimeInstallationError
+from moorage.runtimes.installing.downloads import RuntimeInstallationError
+from moorage.runtimes.installing.engines.crio import with_import, without_import
+from moorage.runtimes.installing.engines.runtime_tables import (
+    EngineFile,
+    FileChange,
+    applied,
+    containerd_table,
+    merged,
+    unreadable,
+    write_table,
+)
 
 _PLUGINS = {2: "io.containerd.grpc.v1.cri", 3: "io.containerd.cri.v1.runtime"}
 _LATEST_PLUGIN = _PLUGINS[3]

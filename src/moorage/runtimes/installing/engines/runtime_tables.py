@@ -7,11 +7,127 @@ Source: containerd docs/cri/config.md; crio.conf(5).
 
 from __future__ import annotations
 
-from typing import Any
+import tomllib
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Protocol
+
+import msgspec
 
 from moorage.engine.handlers import HandlerDefinition, OciOptions, RunscOptions, ShimOptions
 from moorage.engine.handlers.runtimes import RUNC_SHIM
-from moorage.runtimes.installing.errors import RuntimeInstallationError
+from moorage.migrate.rules.handler_files import toml_key, toml_value
+from moorage.runtimes.installing.downloads import RuntimeInstallationError
+
+# Changes of files: what a configuration file has before and after. Pure.
+
+
+class EngineFile(msgspec.Struct, frozen=True, dict=True):
+    """A configuration file that an engine reads."""
+
+    path: Path
+    content: bytes
+
+    @cached_property
+    def text(self) -> str:
+        """The file's text. Raises RuntimeInstallationError if it is not UTF-8."""
+        try:
+            return self.content.decode()
+        except UnicodeDecodeError as error:
+            raise unreadable(self.path, "it is not UTF-8 text") from error
+
+    @cached_property
+    def document(self) -> dict[str, Any]:
+        """The file's values. Raises RuntimeInstallationError if it is not TOML."""
+        try:
+            return tomllib.loads(self.text)
+        except (tomllib.TOMLDecodeError, RecursionError) as error:
+            raise unreadable(self.path, f"it is not TOML ({error})") from error
+
+
+class FileChange(msgspec.Struct, frozen=True):
+    """A file's content before and after a change; None where it does not exist."""
+
+    path: Path
+    before: bytes | None
+    after: bytes | None
+
+    @property
+    def inverse(self) -> FileChange:
+        """Return the change back."""
+        return FileChange(self.path, self.after, self.before)
+
+
+def applied(files: Iterable[EngineFile], changes: Iterable[FileChange]) -> tuple[EngineFile, ...]:
+    """Return the files with the changes made; new ones stand last."""
+    contents: dict[Path, bytes | None] = {file.path: file.content for file in files}
+    contents |= {change.path: change.after for change in changes}
+    return present(contents)
+
+
+def present(contents: Mapping[Path, bytes | None]) -> tuple[EngineFile, ...]:
+    """Return the files that exist."""
+    return tuple(
+        EngineFile(path, content) for path, content in contents.items() if content is not None
+    )
+
+
+def unreadable(path: Path, why: str) -> RuntimeInstallationError:
+    """Return the error for a file that cannot be read as its engine reads it."""
+    return RuntimeInstallationError(f"configuration {path} cannot be changed: {why}")
+
+
+# TOML tables and their keys: written for an engine, inserted into its files, and found again.
+
+
+def write_table(path: tuple[str, ...], table: Mapping[str, Any]) -> str:
+    """Return a table and the tables in it, each with its header."""
+    values = {key: value for key, value in table.items() if not isinstance(value, Mapping)}
+    lines = [f"[{'.'.join(map(toml_key, path))}]"]
+    lines += [f"{toml_key(key)} = {toml_value(value)}" for key, value in values.items()]
+    text = "".join(f"{line}\n" for line in lines)
+    for key, value in table.items():
+        if isinstance(value, Mapping):
+            text += write_table((*path, key), value)
+    return text
+
+
+def merged(base: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+    """Return two documents as one: tables by key at every depth, `other`'s values first."""
+    result = dict(base)
+    for key, value in other.items():
+        before = result.get(key)
+        if isinstance(before, Mapping) and isinstance(value, Mapping):
+            result[key] = merged(before, value)
+        else:
+            result[key] = value
+    return result
+
+
+# Configuration of an engine: the seam between the engines' formats and the installation.
+
+
+class Configuration(Protocol):
+    """The files of one engine. Methods raise RuntimeInstallationError for what cannot be read."""
+
+    def handlers(self) -> Mapping[str, Mapping[str, Any]]:
+        """Return the table of each handler that the engine has with these files."""
+
+    def written(self) -> frozenset[str]:
+        """Return the handlers that `moor runtime` wrote."""
+
+    def with_handler(self, definition: HandlerDefinition, program: str) -> tuple[FileChange, ...]:
+        """Return the changes that add a handler, or replace one that `moor runtime` wrote.
+
+        `program` is the path of the runtime or shim. Raises RuntimeInstallationError for a handler
+        of another's, for options that the engine does not have, and for files that cannot be
+        changed.
+        """
+
+    def without_handler(self, handler: str) -> tuple[FileChange, ...]:
+        """Return the changes that remove a handler. Raises RuntimeInstallationError as above."""
+
 
 _RUNSC_V1 = "io.containerd.runsc.v1"
 _SHIMS = {_RUNSC_V1: "containerd-shim-runsc-v1"}

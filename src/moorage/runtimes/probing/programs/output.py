@@ -42,7 +42,7 @@ class ProgramOutput(msgspec.Struct, frozen=True):
 
 
 def parse_output(text: str) -> ProgramOutput:
-    """Return what a program's output says. What is in no known form is left out."""
+    """Parse a program's output. Lines in no known form are left out."""
     sections: dict[str, list[str]] = {}
     name = ""
     # A terminal ends lines with a carriage return too.

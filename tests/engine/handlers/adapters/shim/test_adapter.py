@@ -30,11 +30,10 @@ from moorage.engine.handlers.adapters import (
 )
 from moorage.engine.handlers.adapters.generated import shim_pb2 as pb
 from moorage.engine.handlers.adapters.shim.adapter import ShimAdapter
-from moorage.engine.handlers.adapters.shim.options import TaskOptions
-from moorage.engine.handlers.adapters.shim.program import ShimProgram
-from moorage.engine.handlers.adapters.shim.record import TaskDirectory
+from moorage.engine.handlers.adapters.shim.keeper import TaskDirectory
+from moorage.engine.handlers.adapters.shim.program import ShimProgram, TaskOptions
 from moorage.engine.handlers.adapters.shim.service import ShimConnections
-from moorage.engine.handlers.machine import this_machine
+from moorage.engine.handlers.features import this_machine
 from moorage.linux.cgroups import current_cgroups
 from moorage.linux.process import state
 from tests.engine.handlers.adapters.bundles import process, skip_without, write_bundle

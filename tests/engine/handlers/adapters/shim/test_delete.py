@@ -13,8 +13,8 @@ import pytest
 from moorage.engine.handlers.adapters import AdapterError, Task
 from moorage.engine.handlers.adapters.generated import shim_pb2 as pb
 from moorage.engine.handlers.adapters.shim.delete import end_task, shut_down
+from moorage.engine.handlers.adapters.shim.keeper import Record
 from moorage.engine.handlers.adapters.shim.program import Address, ShimProgram
-from moorage.engine.handlers.adapters.shim.record import Record
 from moorage.engine.handlers.adapters.shim.service import ShimConnections
 from moorage.engine.handlers.adapters.ttrpc import NOT_FOUND, RESPONSE, Frame, Framing
 from moorage.linux.process import Identity, began

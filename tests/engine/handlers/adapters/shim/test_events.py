@@ -9,8 +9,8 @@ import pytest
 from google.protobuf.any_pb2 import Any
 
 from moorage.engine.handlers.adapters.generated import shim_pb2 as pb
-from moorage.engine.handlers.adapters.shim import events
-from moorage.engine.handlers.adapters.shim.events import ShimEvents
+from moorage.engine.handlers.adapters.shim import keeper as events
+from moorage.engine.handlers.adapters.shim.keeper import ShimEvents
 from moorage.engine.handlers.adapters.ttrpc import REQUEST, RESPONSE, Frame
 
 

@@ -11,8 +11,8 @@ import pytest
 from moorage.engine.handlers.adapters import AdapterError
 from moorage.engine.handlers.adapters.generated import shim_pb2 as pb
 from moorage.engine.handlers.adapters.shim.adapter import ShimAdapter
-from moorage.engine.handlers.adapters.shim.options import TaskOptions
-from moorage.engine.handlers.adapters.shim.record import TaskDirectory
+from moorage.engine.handlers.adapters.shim.keeper import TaskDirectory
+from moorage.engine.handlers.adapters.shim.program import TaskOptions
 from moorage.engine.handlers.definition import CgroupDriver, ShimOptions
 from tests.engine.handlers.adapters.shim.test_delete import REFUSED, RUNNING, STOPPED, Case, case
 

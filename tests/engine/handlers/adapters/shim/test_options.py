@@ -8,7 +8,7 @@ import pytest
 
 from moorage.engine.handlers.adapters import AdapterError
 from moorage.engine.handlers.adapters.generated import shim_pb2 as pb
-from moorage.engine.handlers.adapters.shim.options import TaskOptions, pack_json
+from moorage.engine.handlers.adapters.shim.program import TaskOptions, pack_json
 from moorage.engine.handlers.definition import CgroupDriver, ShimOptions
 from tests.engine.handlers.programs import program
 

@@ -15,10 +15,9 @@ from moorage.engine.handlers.adapters import AdapterError, Task, TaskUsage
 from moorage.engine.handlers.adapters.generated import shim_pb2 as pb
 from moorage.engine.handlers.adapters.shim import adapter as shim_adapter
 from moorage.engine.handlers.adapters.shim.adapter import ShimAdapter
-from moorage.engine.handlers.adapters.shim.options import TaskOptions
-from moorage.engine.handlers.adapters.shim.program import Address, ShimProgram
-from moorage.engine.handlers.adapters.shim.record import Record, TaskDirectory
-from moorage.engine.handlers.adapters.shim.statistics import task_usage
+from moorage.engine.handlers.adapters.shim.keeper import Record, TaskDirectory
+from moorage.engine.handlers.adapters.shim.program import Address, ShimProgram, TaskOptions
+from moorage.engine.handlers.adapters.shim.service import task_usage
 from moorage.engine.handlers.adapters.ttrpc import MOST_BYTES, RESPONSE, Frame, Framing
 
 V1, V2 = "io.containerd.cgroups.v1.Metrics", "io.containerd.cgroups.v2.Metrics"

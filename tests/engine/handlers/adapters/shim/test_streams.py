@@ -13,10 +13,9 @@ import pytest
 from moorage.engine.handlers.adapters import AdapterError, TaskNotFoundError, UnsupportedError
 from moorage.engine.handlers.adapters.fifo_streams import ProcessOutput, make_pipes
 from moorage.engine.handlers.adapters.generated import shim_pb2 as pb
-from moorage.engine.handlers.adapters.shim.calls import ShimCalls
+from moorage.engine.handlers.adapters.shim.keeper import Record
 from moorage.engine.handlers.adapters.shim.program import Address
-from moorage.engine.handlers.adapters.shim.record import Record
-from moorage.engine.handlers.adapters.shim.service import ShimConnections, ShimLostError
+from moorage.engine.handlers.adapters.shim.service import ShimCalls, ShimConnections, ShimLostError
 from moorage.engine.handlers.adapters.shim.streams import AttachedStreams, ShimProcess
 from moorage.engine.handlers.adapters.ttrpc import (
     NOT_FOUND,

@@ -1,4 +1,4 @@
-"""CertificateSigningRequests. Source: certificates validation of Kubernetes 1.37.
+"""CertificateSigningRequests. Source: certificates validation of Kubernetes 1.36.
 
 Who asks is written by the server at creation (`admission.certificates`); a request changes through
 `/approval` and `/status` only.

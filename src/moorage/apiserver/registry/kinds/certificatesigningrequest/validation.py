@@ -1,6 +1,6 @@
 """Rules of CertificateSigningRequests: the request, its conditions, the certificate.
 
-Source: certificates validation of Kubernetes 1.37. The specification never changes, so updates
+Source: certificates validation of Kubernetes 1.36. The specification never changes, so updates
 check status and conditions only. The library of certificates is imported at its first use: most
 servers never see a request.
 """
@@ -17,9 +17,9 @@ from moorage.api.certificates import (
     LEGACY_UNKNOWN,
     SHORTEST_S,
     TERMINAL_CONDITIONS,
+    pem_blocks,
 )
 from moorage.api.errors import FieldError
-from moorage.api.pem import pem_blocks
 from moorage.apiserver.registry.kind import Obj
 from moorage.apiserver.registry.validation.signers import signer_name_errors
 
@@ -168,7 +168,7 @@ def _certificate_errors(text: bytes) -> Iterator[FieldError]:
 
 
 def _certificate_defect(text: bytes) -> str:
-    """Return what is wrong with a chain of certificates in PEM, `""` for none."""
+    """Return the error of a chain of certificates in PEM, `""` for none."""
     from cryptography import x509
 
     blocks = list(pem_blocks(text))

@@ -1,4 +1,4 @@
-"""CronJobs. Source: batch validation and strategy of Kubernetes 1.37."""
+"""CronJobs. Source: batch validation and strategy of Kubernetes 1.36."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Validation of CronJobs. Source: batch validation and strategy of Kubernetes 1.37."""
+"""Validation of CronJobs. Source: batch validation and strategy of Kubernetes 1.36."""
 
 from __future__ import annotations
 

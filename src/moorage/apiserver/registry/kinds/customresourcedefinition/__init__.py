@@ -1,4 +1,4 @@
-"""CustomResourceDefinitions. Source: apiextensions validation and strategy of Kubernetes 1.37."""
+"""CustomResourceDefinitions. Source: apiextensions validation and strategy of Kubernetes 1.36."""
 
 from __future__ import annotations
 

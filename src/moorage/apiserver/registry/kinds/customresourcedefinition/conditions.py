@@ -1,6 +1,6 @@
 """Conditions in the status of CustomResourceDefinitions.
 
-Source: apiextensions controllers `status`, `apiapproval`, `finalizer` of Kubernetes 1.37.
+Source: apiextensions controllers `status`, `apiapproval`, `finalizer` of Kubernetes 1.36.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""HorizontalPodAutoscalers. Source: autoscaling validation and strategy of Kubernetes 1.37."""
+"""HorizontalPodAutoscalers. Source: autoscaling validation and strategy of Kubernetes 1.36."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@
     behavior                   under Go's names: `{"ScaleUp":{"Policies":…}}`
 
 Text that is not of that form is as if it were absent. Source: `pkg/apis/autoscaling/v1`
-conversion of Kubernetes 1.37.
+conversion of Kubernetes 1.36.
 """
 
 from __future__ import annotations

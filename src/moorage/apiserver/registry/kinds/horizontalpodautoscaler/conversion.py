@@ -1,7 +1,7 @@
 """Conversion between HorizontalPodAutoscalers of autoscaling/v1 and v2.
 
 v1 has one metric, the CPU utilization; the rest of v2 is in its annotations. Source:
-`pkg/apis/autoscaling/v1` conversion of Kubernetes 1.37.
+`pkg/apis/autoscaling/v1` conversion of Kubernetes 1.36.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Validation of HorizontalPodAutoscalers. Source: autoscaling validation of Kubernetes 1.37."""
+"""Validation of HorizontalPodAutoscalers. Source: autoscaling validation of Kubernetes 1.36."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ingresses. Source: networking validation and strategy of Kubernetes 1.37."""
+"""Ingresses. Source: networking validation and strategy of Kubernetes 1.36."""
 
 from __future__ import annotations
 

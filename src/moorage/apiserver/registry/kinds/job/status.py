@@ -2,7 +2,7 @@
 
 Rules apply to fields that change: a specification that changed first, such as fewer completions,
 may leave a status that is no longer valid. Source: batch validation and
-`getStatusValidationOptions` of the Job strategy, Kubernetes 1.37.
+`getStatusValidationOptions` of the Job strategy, Kubernetes 1.36.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from moorage.api import completion_indexes
+from moorage.api import jobs as completion_indexes
 from moorage.api.clock import parse_time
-from moorage.api.completion_indexes import IndexesError
 from moorage.api.errors import FieldError
+from moorage.api.jobs import IndexesError
 from moorage.apiserver.registry.declare.rules import each_field, not_negative, validator
 from moorage.apiserver.registry.kind import Obj
 from moorage.apiserver.registry.validation.jobs import is_indexed

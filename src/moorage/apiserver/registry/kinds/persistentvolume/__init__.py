@@ -1,4 +1,4 @@
-"""PersistentVolumes. Source: core defaults, validation and strategy of Kubernetes 1.37."""
+"""PersistentVolumes. Source: core defaults, validation and strategy of Kubernetes 1.36."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Status of PersistentVolumes: it says since when a volume is in its phase.
 
-Source: `persistentvolume` strategy of Kubernetes 1.37, KEP-3762.
+Source: `persistentvolume` strategy of Kubernetes 1.36, KEP-3762.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Validation of PersistentVolumes: where a volume is never changes.
 
-Source: core validation `ValidatePersistentVolumeUpdate`, `volume/validation`, Kubernetes 1.37.
+Source: core validation `ValidatePersistentVolumeUpdate`, `volume/validation`, Kubernetes 1.36.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from typing import Any
 
 from moorage.api.claims.annotations import BETA_MOUNT_OPTIONS
 from moorage.api.errors import FieldError
-from moorage.api.node_labels import GENERALLY_AVAILABLE
+from moorage.api.nodes import GENERALLY_AVAILABLE
 from moorage.apiserver.registry.kind import Obj
 from moorage.apiserver.registry.validation.go_shapes import difference, node_selector, volume_source
 from moorage.apiserver.registry.validation.persistent_volumes import SOURCES, volume_spec_errors

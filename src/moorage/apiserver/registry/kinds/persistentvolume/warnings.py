@@ -1,4 +1,4 @@
-"""Warnings about PersistentVolumes. Source: `pkg/api/persistentvolume` of Kubernetes 1.37."""
+"""Warnings about PersistentVolumes. Source: `pkg/api/persistentvolume` of Kubernetes 1.36."""
 
 from __future__ import annotations
 

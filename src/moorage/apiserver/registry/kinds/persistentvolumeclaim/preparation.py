@@ -1,7 +1,7 @@
 """Preparation of PersistentVolumeClaims: their status, and where their content comes from.
 
 The two fields for a data source, of which `dataSource` is the older one, are kept equal. Source:
-`pkg/api/persistentvolumeclaim` of Kubernetes 1.37, KEP-1495.
+`pkg/api/persistentvolumeclaim` of Kubernetes 1.36, KEP-1495.
 """
 
 from __future__ import annotations

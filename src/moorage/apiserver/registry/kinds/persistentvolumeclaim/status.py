@@ -1,6 +1,6 @@
 """Status of PersistentVolumeClaims: sizes, and how far their expansion is.
 
-Source: core validation `ValidatePersistentVolumeClaimStatusUpdate` of Kubernetes 1.37, KEP-1790.
+Source: core validation `ValidatePersistentVolumeClaimStatusUpdate` of Kubernetes 1.36, KEP-1790.
 """
 
 from __future__ import annotations

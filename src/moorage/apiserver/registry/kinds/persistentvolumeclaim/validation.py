@@ -1,6 +1,6 @@
 """Validation of PersistentVolumeClaims: little changes once a claim is there.
 
-Source: core validation `ValidatePersistentVolumeClaimUpdate` of Kubernetes 1.37, KEP-1790.
+Source: core validation `ValidatePersistentVolumeClaimUpdate` of Kubernetes 1.36, KEP-1790.
 """
 
 from __future__ import annotations

@@ -79,7 +79,7 @@ def _annotation_change_errors(new: Obj, old: Obj) -> list[FieldError]:
 
 
 def _fixed(annotation: str) -> str:
-    """Return what an annotation is that never changes, "" for any other."""
+    """Return the name of an annotation that never changes, "" for any other."""
     if annotation == MIRROR_ANNOTATION:
         return "mirror pod annotation"
     return "AppArmor annotations" if annotation.startswith(_APPARMOR_PREFIX) else ""

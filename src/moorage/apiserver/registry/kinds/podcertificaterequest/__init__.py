@@ -1,4 +1,4 @@
-"""PodCertificateRequests. Source: certificates validation of Kubernetes 1.37.
+"""PodCertificateRequests. Source: certificates validation of Kubernetes 1.36.
 
 Who may issue, and when, is checked by `admission.certificates`.
 """

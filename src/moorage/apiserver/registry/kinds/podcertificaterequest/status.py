@@ -1,6 +1,6 @@
 """Rules of the status of PodCertificateRequests: pending, then issued, denied or failed for good.
 
-Source: certificates validation `ValidatePodCertificateRequestStatusUpdate` of Kubernetes 1.37.
+Source: certificates validation `ValidatePodCertificateRequestStatusUpdate` of Kubernetes 1.36.
 The library of certificates is imported at its first use: most servers never see a request.
 """
 
@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
+from moorage.api.certificates import pem_blocks
 from moorage.api.clock import parse_time
 from moorage.api.errors import FieldError
-from moorage.api.pem import pem_blocks
 from moorage.apiserver.registry.kind import Obj
 from moorage.apiserver.registry.validation.conditions import condition_errors
 

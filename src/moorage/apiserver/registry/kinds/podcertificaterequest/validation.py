@@ -1,4 +1,4 @@
-"""Rules of new PodCertificateRequests. Source: certificates validation of Kubernetes 1.37.
+"""Rules of new PodCertificateRequests. Source: certificates validation of Kubernetes 1.36.
 
 The library of certificates is imported at its first use: most servers never see a request.
 """

@@ -1,4 +1,4 @@
-"""ResourceClaims. Source: resource validation and strategy of Kubernetes 1.37."""
+"""ResourceClaims. Source: resource validation and strategy of Kubernetes 1.36."""
 
 from __future__ import annotations
 

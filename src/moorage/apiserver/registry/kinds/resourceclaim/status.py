@@ -60,7 +60,7 @@ def default_allocation(claim: Obj) -> None:
 
 
 def prepare_resource_claim_status(new: Obj, old: Obj) -> None:
-    """Keep everything but the status; drop reports on devices that are allocated no more."""
+    """Keep everything but the status; drop reports on devices no longer allocated."""
     keep_all_but_status(new, old)
     if not any(result.get("skipNodeOperations") for result in _results(old)):
         for result in _results(new):

@@ -1,4 +1,4 @@
-"""ResourceSlices. Source: resource validation and strategy of Kubernetes 1.37."""
+"""ResourceSlices. Source: resource validation and strategy of Kubernetes 1.36."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Preparation of Services: fields that a change of type makes meaningless.
 
 Such a field goes unless the client changed it too, which validation then refuses. Source: core
-registry strategy of Services of Kubernetes 1.37.
+registry strategy of Services of Kubernetes 1.36.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""StatefulSets. Source: apps validation and strategy of Kubernetes 1.37."""
+"""StatefulSets. Source: apps validation and strategy of Kubernetes 1.36."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Validation of StatefulSets. Source: apps validation of Kubernetes 1.37."""
+"""Validation of StatefulSets. Source: apps validation of Kubernetes 1.36."""
 
 from __future__ import annotations
 

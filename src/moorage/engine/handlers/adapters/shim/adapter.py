@@ -34,18 +34,32 @@ from moorage.engine.handlers.adapters.adapter import (
     TaskUsage,
     checkpoint_refusal,
 )
-from moorage.engine.handlers.adapters.cri_log import CriLog
 from moorage.engine.handlers.adapters.fifo_streams import ProcessOutput, make_pipes, pipes_in
 from moorage.engine.handlers.adapters.generated import shim_pb2 as pb
-from moorage.engine.handlers.adapters.shim.calls import ShimCalls
+from moorage.engine.handlers.adapters.monitored import CriLog
 from moorage.engine.handlers.adapters.shim.delete import end_task, shut_down
-from moorage.engine.handlers.adapters.shim.events import ShimEvents
-from moorage.engine.handlers.adapters.shim.keeper import end_process, start_keeper, was_memory_cut
-from moorage.engine.handlers.adapters.shim.options import PROCESS, RESOURCES, TaskOptions, pack_json
-from moorage.engine.handlers.adapters.shim.program import ShimProgram
-from moorage.engine.handlers.adapters.shim.record import Record, TaskDirectory, with_processes
-from moorage.engine.handlers.adapters.shim.service import ShimConnections, ShimLostError
-from moorage.engine.handlers.adapters.shim.statistics import task_usage
+from moorage.engine.handlers.adapters.shim.keeper import (
+    Record,
+    ShimEvents,
+    TaskDirectory,
+    end_process,
+    start_keeper,
+    was_memory_cut,
+    with_processes,
+)
+from moorage.engine.handlers.adapters.shim.program import (
+    PROCESS,
+    RESOURCES,
+    ShimProgram,
+    TaskOptions,
+    pack_json,
+)
+from moorage.engine.handlers.adapters.shim.service import (
+    ShimCalls,
+    ShimConnections,
+    ShimLostError,
+    task_usage,
+)
 from moorage.engine.handlers.adapters.shim.streams import AttachedStreams, ShimProcess
 from moorage.engine.handlers.definition import CgroupDriver, HandlerDefinition, ShimOptions
 from moorage.engine.handlers.search_path import search_path

@@ -7,9 +7,8 @@ import signal
 
 from moorage.engine.handlers.adapters.adapter import AdapterError, Task, TaskNotFoundError
 from moorage.engine.handlers.adapters.generated import shim_pb2 as pb
-from moorage.engine.handlers.adapters.shim.keeper import end_process
+from moorage.engine.handlers.adapters.shim.keeper import Record, end_process
 from moorage.engine.handlers.adapters.shim.program import ShimProgram
-from moorage.engine.handlers.adapters.shim.record import Record
 from moorage.engine.handlers.adapters.shim.service import ShimConnections, ShimLostError, says_gone
 
 _END_DEADLINE_S = 10.0

@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Protocol, Self
 
 from moorage.engine.handlers.adapters.adapter import AdapterError, TaskNotFoundError
-from moorage.engine.handlers.adapters.fifo_input import ProcessInput
-from moorage.engine.handlers.adapters.fifo_streams import ProcessOutput
+from moorage.engine.handlers.adapters.fifo_streams import ProcessInput, ProcessOutput
 from moorage.engine.handlers.adapters.shim.service import ShimLostError
 from moorage.linux.trees import remove_tree
 

@@ -1,1 +1,0 @@
-"""Container logs: CRI line format, reading, following and rotation."""

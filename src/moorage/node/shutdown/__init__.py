@@ -1,1 +1,0 @@
-"""Graceful node shutdown: logind announces it, and the pods end before the host does."""

@@ -1,1 +1,0 @@
-"""Static pods: manifests of a directory on this node, and their mirrors in the API."""
