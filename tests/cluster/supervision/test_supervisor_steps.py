@@ -52,7 +52,7 @@ class FakeTime(selectors.DefaultSelector):
 
     def select(self, timeout: float | None = None) -> Any:
         self.watched.append(set(self.get_map()))
-        if timeout == 0 or (ready := super().select(0)):
+        if timeout == 0 or super().select(0):
             return super().select(0)
         self.waits.append(timeout)
         soonest = min(self._events, key=lambda event: event[0], default=(self.end, _stop))
