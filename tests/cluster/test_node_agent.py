@@ -167,9 +167,7 @@ ALONE = {"runs_runtimes": False, "installs_definitions": False}
 async def test_classes_and_definitions_are_made_by_the_administrator(
     tmp_path: Path, changes: dict[str, Any], classes: set[str], definitions: bool
 ) -> None:
-    async with running_cluster(
-        tmp_path, runs_runtimes=False, installs_definitions=False
-    ) as cluster:
+    async with running_cluster(tmp_path, **ALONE) as cluster:
         client = cluster.client
         before = len((await client.list(CUSTOM_RESOURCE_DEFINITIONS)).items)
         settings = msgspec.structs.replace(SETTINGS, **changes)

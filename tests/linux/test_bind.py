@@ -44,11 +44,11 @@ def test_a_bind_that_fails_leaves_nothing_mounted(
 ) -> None:
     steps: list[int] = []
 
-    def mount(*arguments: Path | None, flags: int) -> None:
+    def mount(source: Path | None, target: Path, *, flags: int) -> None:
         steps.append(flags)
         if len(steps) == fails_at:
             raise OSError(errno.EPERM, "refused")
-        libc.mount(*arguments, flags=flags)
+        libc.mount(source, target, flags=flags)
 
     with pytest.raises(OSError, match="refused"):
         bind(tmp_path, target, is_read_only=True, mount=mount)

@@ -51,7 +51,7 @@ class FakeTime(selectors.DefaultSelector):
         self._events.append((moment, event))
 
     def select(self, timeout: float | None = None) -> Any:
-        self.watched.append(set(self.get_map()))
+        self.watched.append({key.fd for key in self.get_map().values()})
         if timeout == 0 or super().select(0):
             return super().select(0)
         self.waits.append(timeout)
