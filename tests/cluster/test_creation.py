@@ -73,7 +73,7 @@ def test_some_choices_may_change(layout: Layout) -> None:
 def test_a_host_that_moved_to_another_network_has_its_new_address(layout: Layout) -> None:
     for address in ("192.0.2.7", "198.51.100.7"):
         host = HostNetwork(
-            ip=lambda address=address: address,
+            ip=partial(str, address),
             require_port=lambda *_: None,
             free_port=lambda port, *_, **__: port,
         )
