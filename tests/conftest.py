@@ -13,9 +13,12 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
+from hypothesis.internal.conjecture import providers
 
+from moorage.cluster.launching import set_launcher
 from moorage.linux.mounts import Mount, current_mounts
 from moorage.linux.trees import remove_tree
+from tests import forks
 from tests.running import (
     RunningCluster,
     running,
@@ -32,6 +35,10 @@ settings.register_profile("steady", derandomize=True, deadline=None, max_example
 settings.register_profile("quick", derandomize=True, deadline=None, max_examples=12)
 settings.register_profile("random", deadline=None)
 settings.load_profile("random" if os.environ.get("MOORAGE_FUZZ") else "steady")
+if not os.environ.get("MOORAGE_FUZZ"):
+    # Hypothesis would read all our modules for constants, which takes seconds in each run, and have
+    # other examples after each change of any of them.
+    providers._get_local_constants = lambda: providers._local_constants
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -128,6 +135,14 @@ def _interruptible() -> None:
     """Programs that tests interrupt inherit no ignored SIGINT, as a background job of a shell."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _programs_are_forks() -> Iterator[None]:
+    """Clusters that this process starts import nothing: their programs are forks."""
+    former = set_launcher(forks.launch)
+    yield
+    set_launcher(former)
 
 
 @pytest.fixture(scope="session", autouse=True)

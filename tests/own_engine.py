@@ -20,7 +20,7 @@ from moorage.cluster.images import catalogue, write_archive
 from moorage.cluster.images.loading import load_archive
 from moorage.cluster.network import PodNetwork, forget
 from moorage.cluster.network.subnet import write_conflist
-from tests.running import MOOR
+from tests.forks import Fork, run
 from tests.subnets import engine_mark, free_subnet
 
 DEADLINE_S = 30.0
@@ -36,18 +36,20 @@ class OwnEngine:
     def endpoint(self) -> str:
         return f"unix://{self.root}/e.sock"
 
-    def argv(self, *more: str) -> list[str]:
+    def command(self, *more: str) -> list[str]:
+        """`moor engine` on these directories, as a module and its arguments."""
         directories = {"data-dir": "d", "run-dir": "r", "handlers-dir": "h", "cni-conf": "c"}
         options = [
             word
             for name, directory in directories.items()
             for word in (f"--{name}", str(self.root / directory))
         ]
-        return [*MOOR, "engine", "--listen", self.endpoint, *options, *more]
+        return ["moorage.cli", "engine", "--listen", self.endpoint, *options, *more]
 
     def clear(self) -> None:
         """Have it end its pods and give back its networks. It may not run."""
-        subprocess.run(self.argv("--clear"), check=True, capture_output=True, timeout=DEADLINE_S)
+        cleared = run(*self.command("--clear"), timeout_s=DEADLINE_S)
+        assert cleared.returncode == 0, cleared.stderr
 
     @contextmanager
     def started(self, log: Path) -> Iterator[subprocess.Popen[bytes]]:
@@ -60,8 +62,8 @@ class OwnEngine:
             address.unlink(missing_ok=True)
             notices.bind(str(address))
             notices.settimeout(DEADLINE_S)
-            process = subprocess.Popen(
-                self.argv(), stderr=log_file,
+            process = Fork(
+                self.command(), stderr=log_file,
                 env=os.environ | {"NOTIFY_SOCKET": str(address)},
             )  # fmt: skip
             try:

@@ -10,21 +10,21 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
 from functools import cache
 from http import HTTPStatus
-from http.client import HTTPSConnection
+from http.client import HTTPResponse, HTTPSConnection
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import urlencode, urlsplit
 
 import pytest
 
 from moorage.cluster import Choices, Cluster
 from moorage.cluster.layout import Layout
 from moorage.wire.client.config import load_kubeconfig
-from tests.moor_server import run_moor
+from tests.forks import run_moor
 from tests.ports import free_port
 
 MOOR = (sys.executable, "-m", "moorage.cli")
@@ -34,6 +34,7 @@ EXAMPLES = Path(__file__).parents[1] / "examples"
 KUBECTL_COLLECTS_LESS = {"GOGC": "800"}
 """Environment of kubectl: collecting garbage takes a sixth of the processor time of most starts."""
 _TIMEOUT_S = 90.0
+_READY_S = 60.0
 _NEEDED = ("conmon", "skopeo", "runc", "crun", "ip")
 
 
@@ -52,6 +53,21 @@ _CLUSTER_WIDE = {
     "pv": "/api/v1/persistentvolumes",
     **dict.fromkeys(("runtimeclass", "runtimeclasses"), "/apis/node.k8s.io/v1/runtimeclasses"),
 }
+
+
+_COLLECTIONS = {
+    ("v1", "Pod"): "/api/v1/namespaces/{}/pods",
+    ("v1", "ConfigMap"): "/api/v1/namespaces/{}/configmaps",
+    ("v1", "Secret"): "/api/v1/namespaces/{}/secrets",
+    ("v1", "Service"): "/api/v1/namespaces/{}/services",
+    ("v1", "PersistentVolumeClaim"): "/api/v1/namespaces/{}/persistentvolumeclaims",
+    ("v1", "Namespace"): "/api/v1/namespaces",
+    ("apps/v1", "Deployment"): "/apis/apps/v1/namespaces/{}/deployments",
+    ("batch/v1", "Job"): "/apis/batch/v1/namespaces/{}/jobs",
+    ("node.k8s.io/v1", "RuntimeClass"): "/apis/node.k8s.io/v1/runtimeclasses",
+}
+"""Where objects that most tests apply are created, by apiVersion and kind."""
+_LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 
 def _path_of(*arguments: str) -> str | None:
@@ -106,20 +122,54 @@ class RunningCluster:
         return json.loads(self.kubectl("get", *arguments, "-o", "json").stdout)
 
     def _read(self, path: str) -> Any:
-        connection = _connection_to(self.kubeconfig)
-        try:
-            connection.request("GET", path)
-            answer = connection.getresponse()
+        with self._requested("GET", path) as answer:
             body = answer.read()
-        finally:
-            connection.close()
         assert answer.status == HTTPStatus.OK, f"GET {path}: {body!r}"
         return json.loads(body)
 
+    @contextmanager
+    def _requested(
+        self, method: str, path: str, document: dict[str, Any] | None = None
+    ) -> Iterator[HTTPResponse]:
+        """Send a request; yield its answer, whose body is read in the context."""
+        body = None if document is None else json.dumps(document)
+        with closing(_connection_to(self.kubeconfig)) as connection:
+            connection.request(method, path, body, {"Content-Type": "application/json"})
+            with connection.getresponse() as answer:
+                yield answer
+
     def apply(self, *documents: dict[str, Any]) -> None:
-        """Apply objects."""
-        listed = {"apiVersion": "v1", "kind": "List", "items": list(documents)}
-        self.kubectl("apply", "-f", "-", stdin=json.dumps(listed))
+        """Apply objects as kubectl does.
+
+        New ones of the kinds that most tests apply are created without it, by its own request.
+        """
+        rest = list(documents)
+        while rest and self._create(rest[0]):
+            del rest[0]
+        if rest:
+            listed = {"apiVersion": "v1", "kind": "List", "items": rest}
+            self.kubectl("apply", "-f", "-", stdin=json.dumps(listed))
+
+    def _create(self, document: dict[str, Any]) -> bool:
+        """Create an object as `kubectl apply` does. Return False if that is not for this to do."""
+        collection = _COLLECTIONS.get((document["apiVersion"], document["kind"]))
+        if collection is None:
+            return False
+        metadata = document["metadata"]
+        annotations = metadata.get("annotations", {})
+        namespace = metadata.get("namespace", "default")
+        applied = document | {"metadata": {**metadata, "annotations": annotations}}
+        if "{}" in collection:
+            applied["metadata"]["namespace"] = namespace
+        text = json.dumps(applied, separators=(",", ":"), sort_keys=True) + "\n"
+        applied["metadata"] |= {"annotations": {**annotations, _LAST_APPLIED: text}}
+        query = "?fieldManager=kubectl-client-side-apply&fieldValidation=Strict"
+        with self._requested("POST", collection.format(namespace) + query, applied) as answer:
+            body = answer.read()
+        if answer.status == HTTPStatus.CONFLICT:
+            return False
+        assert answer.status == HTTPStatus.CREATED, f"POST {collection}: {body!r}"
+        return True
 
     def part(self, name: str) -> dict[str, Any]:
         """How a part of the cluster is: `pid`, `state`, `restarts` and so on."""
@@ -144,9 +194,33 @@ class RunningCluster:
         }
 
     def wait_ready(self, *pods: str, namespace: str = "default") -> None:
-        """Wait until pods are ready."""
-        names = [f"pod/{name}" for name in pods]
-        self.kubectl("wait", "--for=condition=Ready", *names, "-n", namespace, "--timeout=60s")
+        """Wait until pods, which are there, are ready."""
+        deadline = time.monotonic() + _READY_S
+        for name in pods:
+            self._wait_ready(f"/api/v1/namespaces/{namespace}/pods", name, deadline)
+
+    def _wait_ready(self, collection: str, name: str, deadline: float) -> None:
+        seen = self._read(f"{collection}/{name}")
+        while not _is_ready(seen):
+            left_s = deadline - time.monotonic()
+            assert left_s > 0, f"pod {name} is not ready: {json.dumps(seen['status'])}"
+            query = urlencode({
+                "watch": 1, "fieldSelector": f"metadata.name={name}",
+                "resourceVersion": seen["metadata"]["resourceVersion"],
+                "timeoutSeconds": max(int(left_s), 1),
+            })  # fmt: skip
+            with self._requested("GET", f"{collection}?{query}") as answer:
+                for line in answer:
+                    event = json.loads(line)
+                    assert event["type"] == "MODIFIED", f"pod {name}: {event}"
+                    seen = event["object"]
+                    if _is_ready(seen):
+                        return
+
+
+def _is_ready(pod: dict[str, Any]) -> bool:
+    conditions = pod.get("status", {}).get("conditions", ())
+    return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
 
 
 def _as_shown(answer: dict[str, Any]) -> dict[str, Any]:

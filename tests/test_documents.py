@@ -18,10 +18,10 @@ import pytest
 from tests.documents import REPOSITORY, Block, Step, blocks, executed, matches, steps
 from tests.engine.images.builds import Entry, directory, layer, oci_archive
 from tests.engine.images.conftest import serving
+from tests.forks import run_moor, write_moor
 from tests.running import (
     EXAMPLES,
     KUBECTL_COLLECTS_LESS,
-    MOOR,
     RunningCluster,
     newer_runsc,
     running,
@@ -53,6 +53,9 @@ class Reader:
 
     def __init__(self, directory: Path, data_dir: Path, registry: str = "") -> None:
         self._directory = directory
+        programs = directory.with_name("programs")
+        programs.mkdir()
+        write_moor(programs / "moor")
         self._replacements = {
             "/etc/moorage/handlers.d": str(data_dir / "engine" / "handlers.d"),
             "/var/lib/moorage": str(data_dir),
@@ -62,7 +65,7 @@ class Reader:
         self._environment = {
             **os.environ,
             **KUBECTL_COLLECTS_LESS,
-            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+            "PATH": f"{programs}:{Path(sys.executable).parent}:{os.environ['PATH']}",
             "MOORAGE_DATA_DIR": str(data_dir),
             "KUBECONFIG": str(data_dir / "kubeconfig"),
             "KUBECACHEDIR": str(directory / "kubectl-cache"),
@@ -166,8 +169,9 @@ def follow(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Callable[
 
     yield followed
     if (own_data / "cluster.json").exists():
-        down = [*MOOR, "down", "--delete-data", "--data-dir", str(own_data)]
-        subprocess.run(down, check=True, timeout=_COMMAND_S)
+        down = ("down", "--delete-data", "--data-dir", str(own_data))
+        done = run_moor(*down, timeout_s=_COMMAND_S)
+        assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize("page", executed(), ids=lambda page: str(page.relative_to(REPOSITORY)))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ipaddress
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +10,15 @@ from moorage.apiserver.aggregation import FrontProxy
 from moorage.apiserver.endpoints.node_agents import NodeTls
 from moorage.apiserver.server.assembly import ApiOptions
 from moorage.apiserver.server.lifecycle import ServerOptions
-from moorage.cluster.access.certificates import Authority, Subject
+from moorage.cluster.access.certificates import Authority
 from moorage.wire.serving import Limits
+from tests.authorities import FRONT_PROXY, SERVER, prepared_front_proxy
 
 
 def front_proxy(directory: Path, client_authority: Path) -> FrontProxy:
     """A front proxy with an authority of its own, as a cluster has it."""
-    authority = Authority(directory / "front-proxy", datetime.now(UTC))
-    pair = authority.issue("client", Subject("front-proxy-client"))
+    authority = prepared_front_proxy(directory / "front-proxy")
+    pair = authority.issue("client", FRONT_PROXY)
     return FrontProxy(pair.certificate, pair.key, authority.pair.certificate, client_authority)
 
 
@@ -26,7 +26,7 @@ def loopback_options(
     directory: Path, authority: Authority, port: int, limits: Limits | None = None, **more: Any
 ) -> tuple[ServerOptions, ApiOptions]:
     """`more` are ApiOptions."""
-    pair = authority.issue("server", Subject("kube-apiserver", hosts=("127.0.0.1",)))
+    pair = authority.issue("server", SERVER)
     ca = authority.pair.certificate
     server_options = ServerOptions(
         database=directory / "state.db", certificate=pair.certificate, key=pair.key, client_ca=ca,

@@ -10,7 +10,6 @@ import re
 import select
 import ssl
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ from moorage.cluster.supervision.supervise import MEMORY_ENVIRONMENT
 from moorage.cluster.supervision.supervisor import NOTIFY_VARIABLE, READY_MESSAGE
 from moorage.wire.client.config import load_kubeconfig
 from tests.apiserver.fuzz import Request
+from tests.forks import Fork
 from tests.ports import free_port
 
 _STREAM_S = 0.1
@@ -69,8 +69,8 @@ def server_process(directory: Path) -> Iterator[Server]:
     log = directory / "apiserver.log"
     read_end, write_end = os.pipe()
     with log.open("wb") as errors:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "moorage.cluster.parts", "apiserver", str(layout.root)],
+        process = Fork(
+            ["moorage.cluster.parts", "apiserver", str(layout.root)],
             env={**os.environ, **MEMORY_ENVIRONMENT, NOTIFY_VARIABLE: str(write_end)},
             pass_fds=(write_end,),
             stdout=errors,

@@ -7,7 +7,6 @@ import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -21,6 +20,7 @@ from moorage.cluster.access.certificates import Authority
 from moorage.cluster.access.credentials import Pair
 from moorage.wire.serving import Limits
 from tests.apiserver.options import loopback_options
+from tests.authorities import prepared_authority
 from tests.ports import free_port
 
 TOKENS = (
@@ -109,7 +109,7 @@ async def _copy_first_objects(directory: Path) -> None:
     if not _first_objects:
         with TemporaryDirectory() as other:
             server_options, api_options = loopback_options(
-                Path(other), Authority(Path(other) / "pki", datetime.now(UTC)), free_port()
+                Path(other), prepared_authority(Path(other) / "pki"), free_port()
             )
             async with ApiServer(server_options, api_options):
                 pass
@@ -137,7 +137,7 @@ async def serving(
     _make_directory(directory)
     if not has_own_store:
         await _copy_first_objects(directory)
-    authority = Authority(directory / "pki", datetime.now(UTC))
+    authority = prepared_authority(directory / "pki")
     port = free_port()
     url = f"https://127.0.0.1:{port}"
     api_fields = {"static_tokens": TOKENS, **options}

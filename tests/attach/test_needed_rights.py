@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -29,11 +28,12 @@ from moorage.attach.needed_rights import (
 from moorage.attach.served_objects import ServedObjects
 from moorage.attach.survey import Level
 from moorage.attach.values import Values
-from moorage.cluster.access.certificates import Authority, Subject
+from moorage.cluster.access.certificates import Subject
 from moorage.wire.client.config import ClientConfig
 from moorage.wire.client.resources import NODES, PODS, RUNTIME_CLASSES, RUNTIME_POLICIES
 from moorage.wire.client.rest import Client
 from tests.attach.test_attachment import Attachments, attachments, pod
+from tests.authorities import prepared_authority
 
 pytestmark = pytest.mark.slow
 
@@ -49,7 +49,7 @@ async def user_of(
 ) -> AsyncIterator[Attachments]:
     """A user with these rules in the whole cluster."""
     await _bind(admin.client, name, "", rules)
-    authority = Authority(directory / "pki", datetime.now(UTC))
+    authority = prepared_authority(directory / "pki")
     pair = authority.issue(name, Subject(name))
     config = ClientConfig(
         server=admin.client.server,

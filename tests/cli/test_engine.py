@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import pytest
 
 import moorage
 from moorage.wire.cri import CriClient, pb
+from tests.forks import run
 from tests.own_engine import DEADLINE_S, OwnEngine, engine_directories
 from tests.running import skip_without_runtimes
 
@@ -54,9 +54,7 @@ def test_engine_reports_ready_answers_and_stops_on_sigterm(engine: OwnEngine) ->
 
 def test_two_on_the_same_directories_are_one_too_many(engine: OwnEngine) -> None:
     with engine.started(engine.root / "log") as process:
-        second = subprocess.run(
-            engine.argv(), capture_output=True, text=True, timeout=DEADLINE_S, check=False
-        )
+        second = run(*engine.command(), timeout_s=DEADLINE_S)
         assert second.returncode == 1
         assert "another engine is running on" in second.stderr
         assert "Traceback" not in second.stderr

@@ -7,6 +7,8 @@ import os
 import signal
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,6 +17,7 @@ import pytest
 
 from moorage.cluster import clearing, teardown
 from moorage.cluster.errors import LeftoverError, StopError
+from moorage.cluster.launching import set_launcher
 from moorage.cluster.layout import Layout
 from moorage.cluster.supervision.supervise import part_statuses
 from moorage.cluster.supervision.supervisor import running_pid
@@ -80,36 +83,38 @@ class Child:
     def __init__(self, returncode: int | None, output: bytes = b"") -> None:
         self.returncode = returncode
         self.output = output
-        self.steps: list[Any] = []
-        self.waits = asyncio.Event()
+        self.signals: list[int] = []
+        self.runs = threading.Event()
+        self._ends = threading.Event()
+        self.has_ended = False
 
-    async def communicate(self) -> tuple[bytes, None]:
-        self.waits.set()
+    def communicate(self) -> tuple[bytes, None]:
+        self.runs.set()
         if self.returncode is None:
-            await asyncio.get_running_loop().create_future()
+            assert self._ends.wait(60)
+        self.has_ended = True
         return self.output, None
 
     def send_signal(self, number: int) -> None:
-        self.steps.append(number)
-
-    async def wait(self) -> None:
-        self.steps.append("wait")
+        self.signals.append(number)
+        self._ends.set()
 
 
 @pytest.fixture
-def started(layout: Layout, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+def started(layout: Layout, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
     """What was started, in which way; the child to start is the last item, which is removed."""
     calls: list[Any] = []
 
-    async def start(*argv: str, **options: Any) -> Child:
+    def start(argv: Sequence[str], **options: Any) -> Any:
         child: Child = calls.pop()
-        calls.append((argv, options))
+        calls.append((argv, {name: value for name, value in options.items() if value}))
         return child
 
     layout.root.mkdir()
     monkeypatch.setattr(teardown, "engine_paths", lambda *_: SimpleNamespace(run=layout.root))
-    monkeypatch.setattr(asyncio, "create_subprocess_exec", start)
-    return calls
+    former = set_launcher(start)
+    yield calls
+    set_launcher(former)
 
 
 @pytest.mark.parametrize("abandons_pods", [False, True])
@@ -119,13 +124,11 @@ async def test_pods_are_ended_by_a_process_of_its_own(
     started.append(Child(0))
     options = {"abandons_pods": True} if abandons_pods else {}
     await teardown.clear_host_apart(layout, SETTINGS, **options)
-    argv = (
+    argv = [
         sys.executable, "-m", "moorage.cluster.clearing", str(layout.root),
         *(["--abandon-pods"] if abandons_pods else []),
-    )  # fmt: skip
-    # What interrupts this process does not reach that one, which is interrupted on its own.
-    wanted = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "start_new_session": True}
-    assert started == [(argv, wanted)]
+    ]  # fmt: skip
+    assert started == [(argv, {"output": subprocess.PIPE})]
 
 
 @pytest.mark.parametrize(
@@ -151,11 +154,12 @@ async def test_that_process_is_interrupted_and_waited_for(
     child = Child(None)
     started.append(child)
     clearing = asyncio.ensure_future(teardown.clear_host_apart(layout, SETTINGS))
-    await child.waits.wait()
+    await asyncio.to_thread(child.runs.wait, 60)
     clearing.cancel()
     with pytest.raises(asyncio.CancelledError):
         await clearing
-    assert child.steps == [signal.SIGINT, "wait"]
+    assert child.signals == [signal.SIGINT]
+    assert child.has_ended
 
 
 async def test_without_an_engine_that_ran_no_process_is_started(

@@ -14,7 +14,6 @@ import msgspec
 from moorage.api.clock import SystemClock, format_time
 from moorage.api.pods import Pod
 from moorage.apiserver.server.lifecycle import ApiServer
-from moorage.cluster.access.certificates import Authority, Subject
 from moorage.controllers import ControllerOptions, run_controllers
 from moorage.wire.client.config import ClientConfig
 from moorage.wire.client.informer import Informer, object_key
@@ -22,6 +21,7 @@ from moorage.wire.client.queue import WorkQueue
 from moorage.wire.client.resources import NODES, PODS, SERVICE_ACCOUNTS, Resource
 from moorage.wire.client.rest import Client, PatchType
 from tests.apiserver.options import loopback_options
+from tests.authorities import ADMIN, CONTROLLERS, prepared_authority
 from tests.ports import free_port
 
 _DEADLINE_S = 20.0
@@ -134,9 +134,9 @@ class FakeNodeAgent:
 @asynccontextmanager
 async def running_cluster(directory: Path, **options: Any) -> AsyncIterator[Cluster]:
     """A cluster with its controllers at work; `options` are ControllerOptions."""
-    authority = Authority(directory / "pki", datetime.now(UTC))
-    admin = authority.issue("admin", Subject("kubernetes-admin", "system:masters"))
-    manager = authority.issue("controllers", Subject("system:kube-controller-manager"))
+    authority = prepared_authority(directory / "pki")
+    admin = authority.issue("admin", ADMIN)
+    manager = authority.issue("controllers", CONTROLLERS)
     ca = authority.pair.certificate
     port = free_port()
     server_options, api_options = loopback_options(directory, authority, port)

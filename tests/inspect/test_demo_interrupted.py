@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.forks import Fork
 from tests.machine import demo_processes, host_resources, leftovers
-from tests.running import EXAMPLES, MOOR, skip_without_runtimes
+from tests.running import EXAMPLES, skip_without_runtimes
 
 pytestmark = [pytest.mark.runtime, pytest.mark.slow]
 
@@ -28,8 +29,8 @@ def test_nothing_is_left(
 ) -> None:
     skip_without_runtimes()
     before, processes = host_resources(), demo_processes()
-    with subprocess.Popen(
-        [*MOOR, "demo", "--examples", str(EXAMPLES)],
+    with Fork(
+        ["moorage.cli", "demo", "--examples", str(EXAMPLES)],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path,
     ) as demo:  # fmt: skip
         assert demo.stdout is not None

@@ -1,4 +1,4 @@
-"""API group runtime.moorage.dev: its name, and the labels and annotations of its controllers.
+"""API group runtime.moorage.dev: its name, its labels and annotations, its smaller kinds.
 
 Objects of Kubernetes' own kinds carry these, so that everything works through public APIs alone.
 """

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import subprocess
 import sys
 
 from moorage.cluster.completion import complete
 from moorage.cluster.engine.paths import engine_paths
 from moorage.cluster.errors import LeftoverError, StopError
+from moorage.cluster.launching import launch
 from moorage.cluster.layout import Layout
 from moorage.cluster.settings import Settings
 from moorage.cluster.supervision.supervisor import running_pid
@@ -56,19 +58,19 @@ async def clear_host_apart(
 
         await clear_host(layout, settings, abandons_pods=abandons_pods)
         return
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", _CLEARING, str(layout.root),
-        *(("--abandon-pods",) if abandons_pods else ()),
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        start_new_session=True,
+    process = launch(
+        [
+            sys.executable, "-m", _CLEARING, str(layout.root),
+            *(("--abandon-pods",) if abandons_pods else ()),
+        ],
+        output=subprocess.PIPE,
     )  # fmt: skip
+    ending = asyncio.ensure_future(asyncio.to_thread(process.communicate))
     try:
-        output, _ = await process.communicate()
+        output, _ = await asyncio.shield(ending)
     except asyncio.CancelledError:
-        if process.returncode is None:
-            process.send_signal(signal.SIGINT)
-        await complete(process.wait())
+        process.send_signal(signal.SIGINT)
+        await complete(asyncio.wait((ending,)))
         raise
     if process.returncode:
         text = output.decode(errors="replace").strip()

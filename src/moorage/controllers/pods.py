@@ -1,4 +1,4 @@
-"""Pod status as controllers count it. Source: core/v1, `podutil`."""
+"""Pods as controllers see them: status, owners, creation and deletion. Source: `podutil`."""
 
 from __future__ import annotations
 

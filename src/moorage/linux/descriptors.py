@@ -1,4 +1,4 @@
-"""Limit of open descriptors of this process. Source: getrlimit(2)."""
+"""Descriptors of this process: their limit, and safe ways to open. Source: getrlimit(2)."""
 
 from __future__ import annotations
 

@@ -9,14 +9,13 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections import deque
-from datetime import UTC, datetime
 from pathlib import Path
 
 from moorage.apiserver.authentication.authenticator import StaticToken
 from moorage.apiserver.server.lifecycle import ApiServer
 from moorage.apiserver.storage import Store
-from moorage.cluster.access.certificates import Authority
 from tests.apiserver.options import loopback_options
+from tests.authorities import prepared_authority
 
 TOKEN = "admin-token"
 KEPT_S = 2.0
@@ -26,7 +25,7 @@ _STEP_S = KEPT_S / _KEPT_STEPS
 
 
 async def serve(directory: Path, port: int) -> None:
-    authority = Authority(directory / "pki", datetime.now(UTC))
+    authority = prepared_authority(directory / "pki")
     tokens = (StaticToken(TOKEN, "admin", ("system:masters",)),)
     server_options, api_options = loopback_options(directory, authority, port, static_tokens=tokens)
     async with ApiServer(server_options, api_options) as server, asyncio.TaskGroup() as tasks:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ssl
-from datetime import UTC, datetime
 from pathlib import Path
 
 import aiohttp
@@ -15,7 +14,7 @@ from moorage.apiserver.server.lifecycle import ApiServer
 from moorage.attach.processes import connection, controllers, scheduler, webhook
 from moorage.attach.processes.connection import ApiUnusableError, connected_to
 from moorage.attach.webhook import WebhookOptions
-from moorage.cluster.access.certificates import Authority, Subject
+from moorage.cluster.access.certificates import Subject
 from moorage.cluster.access.kubeconfig import Access, write
 from moorage.controllers import ControllerOptions
 from moorage.scheduler import SchedulerOptions
@@ -23,6 +22,7 @@ from moorage.wire.client.config import ClientConfig, load_kubeconfig
 from moorage.wire.client.resources import NODES, PODS, SERVICE_ACCOUNTS
 from moorage.wire.client.rest import Client
 from tests.apiserver.options import loopback_options
+from tests.authorities import prepared_authority
 from tests.controllers.cluster import Cluster
 from tests.ports import free_port
 from tests.wire.client.fake_api import answer, refusal, running
@@ -98,7 +98,7 @@ async def test_controllers_answer_probes_while_the_api_server_is_away() -> None:
 
 async def test_a_webhook_answers_probes_while_the_api_server_is_away(tmp_path: Path) -> None:
     away, port = ClientConfig(f"http://127.0.0.1:{free_port()}"), free_port()
-    authority = Authority(tmp_path / "pki", datetime.now(UTC))
+    authority = prepared_authority(tmp_path / "pki")
     pair = authority.issue("webhook", Subject("webhook", hosts=("127.0.0.1",)))
     options = WebhookOptions(pair.certificate, pair.key, "127.0.0.1", port)
     part = asyncio.create_task(webhook.run(away, options, lambda: None))
@@ -120,7 +120,7 @@ async def test_a_certificate_that_cannot_be_used_is_reported() -> None:
 async def test_controllers_and_scheduler_work_on_a_server_that_a_kubeconfig_names(
     tmp_path: Path,
 ) -> None:
-    authority = Authority(tmp_path / "pki", datetime.now(UTC))
+    authority = prepared_authority(tmp_path / "pki")
     admin = authority.issue("admin", Subject("kubernetes-admin", "system:masters"))
     server_options, api_options = loopback_options(tmp_path, authority, free_port())
     access = Access("c", api_options.public_url, authority.pair.certificate, admin)

@@ -8,7 +8,7 @@ import os
 import selectors
 import signal
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -137,13 +137,13 @@ class Run:
         self.time.end = self.time.now + until
         scripts = {part.label: list(rows) for part, rows in parts}
 
-        def start(argv: tuple[str, ...], env: dict[str, str], **_: object) -> Any:
+        def start(argv: Sequence[str], environment: Any, **_: object) -> Any:
             pid = 100 + len(self.starts)
             self.starts.append((self.time.now - 1000, argv[-1]))
             rows = scripts[argv[-1]]
             row = rows.pop(0) if len(rows) > 1 else rows[0]
             # As the kernel gives a child its own copy of the pipe.
-            process = FakeProcess(pid, self.time, os.dup(int(env[NOTIFY_VARIABLE])), self.journal)
+            process = FakeProcess(pid, self.time, os.dup(int(environment[NOTIFY_VARIABLE])), self.journal)
             row(process)
             return process
 

@@ -30,8 +30,8 @@ from moorage.wire.client.config import load_kubeconfig
 from moorage.wire.client.rest import Client
 from tests.attach.cluster_dump import Dump, dump
 from tests.built_image import built_image
+from tests.forks import Fork
 from tests.running import (
-    MOOR,
     RunningCluster,
     pod,
     running,
@@ -67,9 +67,9 @@ class Attached:
         arguments = ["attach", "--yes", "--set", "imagePullPolicy=Never"]
         # This machine keeps its engines: the agent only looks.
         arguments += ["--set", "agent.installsRuntimes=false", "--set", f"agent.cri={engine}"]
-        command = [*MOOR, *arguments, "--data-dir", str(cluster.data_dir)]
+        command = ["moorage.cli", *arguments, "--data-dir", str(cluster.data_dir)]
         started = [
-            subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+            Fork(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
             for _ in range(2)
         ]
         self.outputs = [process.communicate(timeout=120)[0] for process in started]

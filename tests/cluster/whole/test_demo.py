@@ -13,19 +13,14 @@ from typing import Any
 import pytest
 
 from tests.documents import REPOSITORY, blocks, matches
+from tests.forks import run
 from tests.machine import demo_processes, host_resources, leftovers
 from tests.running import EXAMPLES, MOOR, skip_without_gvisor, skip_without_runtimes
 
 pytestmark = [pytest.mark.runtime, pytest.mark.slow]
 
 
-def demo(directory: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(
-        [*MOOR, "demo", "--examples", str(EXAMPLES), *options],
-        capture_output=True, text=True, timeout=110, check=False, cwd=directory,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done
+DEMO = ("demo", "--examples", str(EXAMPLES))
 
 
 @pytest.mark.timeout(240)
@@ -33,10 +28,17 @@ def test_the_demo_twice_in_a_row(tmp_path: Path) -> None:
     """As a document, and as the README shows it: each leaves nothing for the next."""
     skip_without_runtimes()
     before = host_resources()
-    _check_document(json.loads(demo(tmp_path, "-o", "json").stdout))
+    done = run("moorage.cli", *DEMO, "-o", "json", timeout_s=110, cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    _check_document(json.loads(done.stdout))
     assert not demo_processes()
     assert not leftovers(before)
-    printed = demo(tmp_path).stdout
+    # The one whole cluster of tests of which each process is a program.
+    program = subprocess.run(
+        [*MOOR, *DEMO], capture_output=True, text=True, timeout=110, check=False, cwd=tmp_path
+    )
+    printed = program.stdout
+    assert program.returncode == 0, printed + program.stderr
     assert not demo_processes()
     assert not leftovers(before)
     skip_without_gvisor()

@@ -18,7 +18,8 @@ from moorage.runtimes.overhead.readings import SummarySource
 from moorage.wire.client.config import load_kubeconfig
 from moorage.wire.client.rest import Client
 from tests.cluster.whole.odd_handlers import LIES_ABOUT_ITS_OUTPUT, breaks_after, odd_class
-from tests.running import MOOR, RunningCluster, skip_without_gvisor, until
+from tests.forks import Fork
+from tests.running import RunningCluster, skip_without_gvisor, until
 
 pytestmark = [pytest.mark.runtime, pytest.mark.slow]
 
@@ -143,8 +144,8 @@ def test_an_interrupted_measurement_removes_its_pods_and_class(
     whole_cluster: RunningCluster,
 ) -> None:
     arguments = ("overhead", "measure", "crun", "--settle", "300", "--parallel", "4")
-    process = subprocess.Popen(
-        [*MOOR, *arguments, "--data-dir", str(whole_cluster.data_dir)],
+    process = Fork(
+        ["moorage.cli", *arguments, "--data-dir", str(whole_cluster.data_dir)],
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
     )  # fmt: skip
     try:

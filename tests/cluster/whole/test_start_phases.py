@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from moorage.runtimeclass.start_phases import CONDITION, format_measured, parse_measured
-from tests.moor_server import run_moor
+from tests.forks import Fork, run_moor
 from tests.running import BUSYBOX, MOOR, RunningCluster, pod, skip_without_gvisor, until
 
 pytestmark = pytest.mark.runtime
@@ -141,8 +141,8 @@ def test_an_interrupted_run_removes_its_pods(
     whole_cluster: RunningCluster, number: signal.Signals
 ) -> None:
     arguments = ["--class", "crun,native", "--parallel", BUSYBOX, "--", "sleep", "1000"]
-    running = subprocess.Popen(
-        [*MOOR, "run", "--data-dir", str(whole_cluster.data_dir), *arguments],
+    running = Fork(
+        ["moorage.cli", "run", "--data-dir", str(whole_cluster.data_dir), *arguments],
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
     )  # fmt: skip
     try:

@@ -31,6 +31,7 @@ from moorage.linux.process import parent, state
 from moorage.linux.trees import remove_tree
 from moorage.wire.cri import CriClient, CriError, pb
 from tests.engine.handlers.programs import program
+from tests.forks import Fork
 
 BUSYBOX = "moorage.local/busybox:1"
 DEADLINE_S = 30.0
@@ -194,16 +195,17 @@ class RunningEngine:
 
     def _launch(self, *more: str) -> subprocess.Popen[bytes]:
         # In development mode an engine takes 1.7 times as much processor time.
-        mode = ("-X", "dev") if os.environ.get("MOORAGE_FUZZ") else ()
-        argv = [sys.executable, *mode, "-m", "tests.engine.whole.serve", str(self.root)]
+        is_checked = bool(os.environ.get("MOORAGE_FUZZ"))
+        command = ["tests.engine.whole.serve", str(self.root), str(self._archive)]
+        command += [str(self._spares), *more]
         with (self.root / "engine.log").open("ab") as log:
-            return subprocess.Popen(
-                [*argv, str(self._archive), str(self._spares), *more],
-                cwd=_SOURCES,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=log,
-            )
+            options: dict[str, Any] = {
+                "cwd": _SOURCES, "stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE,
+                "stderr": log,
+            }  # fmt: skip
+            if not is_checked:
+                return Fork(command, **options)
+            return subprocess.Popen([sys.executable, "-X", "dev", "-m", *command], **options)
 
     def _end(self, number: signal.Signals) -> None:
         process, self._process = self._process, None

@@ -21,8 +21,8 @@ from moorage.runtimes.installing.running_processes import PodProcess, running_pr
 from moorage.wire.cri import CriClient, handlers_of, pb
 from tests.containerd import newer_containerd, skip_without_containerd, started_containerd
 from tests.crio import started_crio
-from tests.moor_server import run_moor
-from tests.running import MOOR, skip_without_runtimes, until
+from tests.forks import Fork, run_moor
+from tests.running import skip_without_runtimes, until
 
 pytestmark = [pytest.mark.runtime, pytest.mark.slow, pytest.mark.root, pytest.mark.timeout(600)]
 
@@ -243,12 +243,10 @@ def test_an_engine_that_does_not_come_back_is_put_back(engine: Engine, tmp_path:
         f"touch {tmp_path}/failed\nkill $(cat {engine.root}/pid)\necho it broke >&2; exit 3\n"
     )
     once.chmod(0o755)
-    done = subprocess.run(
-        [
-            *MOOR, "runtime", "add", "m-out", "--binary", _runc(), "--cri", engine.endpoint,
-            "--data-dir", str(engine.root / "moor"), "--restart-command", str(once),
-        ],
-        capture_output=True, text=True, check=False, timeout=_DEADLINE_S,
+    done = run_moor(
+        "runtime", "add", "m-out", "--binary", _runc(), "--cri", engine.endpoint,
+        "--data-dir", str(engine.root / "moor"), "--restart-command", str(once),
+        timeout_s=_DEADLINE_S,
     )  # fmt: skip
     assert done.returncode == 1
     assert "the engine does not restart" in done.stderr
@@ -265,10 +263,11 @@ def test_a_run_that_is_killed_is_undone_by_the_next(
     first = "" if kill_at == "before" else engine.restart_command
     hanging.write_text(f"#!/bin/sh\n{first}\ntouch {tmp_path}/there\nexec sleep 600\n")
     hanging.chmod(0o755)
-    run = subprocess.Popen(
+    run = Fork(
         [
-            *MOOR, "runtime", "add", "m-kill", "--binary", _runc(), "--cri", engine.endpoint,
-            "--data-dir", str(engine.root / "moor"), "--restart-command", str(hanging),
+            "moorage.cli", "runtime", "add", "m-kill", "--binary", _runc(),
+            "--cri", engine.endpoint, "--data-dir", str(engine.root / "moor"),
+            "--restart-command", str(hanging),
         ],
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip
@@ -313,12 +312,10 @@ def test_the_handlers_of_others_and_unreadable_files_are_left_alone(engine: Engi
 
 def test_an_engine_without_a_way_to_restart_it_is_not_changed(engine: Engine) -> None:
     files = _files(engine)
-    done = subprocess.run(
-        [
-            *MOOR, "runtime", "add", "m-no", "--binary", _runc(), "--cri", engine.endpoint,
-            "--data-dir", str(engine.root / "moor"),
-        ],
-        capture_output=True, text=True, check=False, timeout=_DEADLINE_S,
+    done = run_moor(
+        "runtime", "add", "m-no", "--binary", _runc(), "--cri", engine.endpoint,
+        "--data-dir", str(engine.root / "moor"),
+        timeout_s=_DEADLINE_S,
     )  # fmt: skip
     assert done.returncode == 1
     assert "give the command that restarts it with --restart-command" in done.stderr

@@ -15,12 +15,15 @@ from typing import Self
 
 import msgspec
 
+from moorage.api.logs import Log
 from moorage.apiserver.storage.store import StoreBrokenError
 from moorage.linux.atomic_file import write_durably
 
 _HEAD = "# Written by moorage; what it is for: docs/storage.md\nstore {identity}\nrevision "
 _DIGITS = 20
 _PATTERN = re.compile(r"^store (\S+)\nrevision ([0-9]{20})\n$", re.MULTILINE)
+
+log = Log(__name__)
 
 
 class Recorded(msgspec.Struct, frozen=True):
@@ -33,9 +36,11 @@ class Recorded(msgspec.Struct, frozen=True):
 class Mark:
     """The open mark of a store; records revisions."""
 
-    def __init__(self, descriptor: int, offset: int) -> None:
+    def __init__(self, path: Path, descriptor: int, offset: int) -> None:
+        self._path = path
         self._descriptor = descriptor
         self._offset = offset
+        self._is_stale = False
 
     @classmethod
     def write(cls, path: Path, recorded: Recorded) -> Self:
@@ -47,11 +52,21 @@ class Mark:
     def open(cls, path: Path, identity: str) -> Self:
         """Open a mark with this identity."""
         descriptor = os.open(path, os.O_WRONLY)
-        return cls(descriptor, len(_HEAD.format(identity=identity)))
+        return cls(path, descriptor, len(_HEAD.format(identity=identity)))
 
     def record(self, revision: int) -> None:
-        """Overwrite the revision. Raises OSError."""
-        os.pwrite(self._descriptor, f"{revision:0{_DIGITS}}".encode(), self._offset)
+        """Overwrite the revision. A failure is logged once, until it is overwritten again.
+
+        The change is durable nevertheless; only its loss would not be detected.
+        """
+        try:
+            os.pwrite(self._descriptor, f"{revision:0{_DIGITS}}".encode(), self._offset)
+        except OSError as error:
+            if not self._is_stale:
+                log.error("the store's mark cannot be written", path=self._path, error=error)
+            self._is_stale = True
+        else:
+            self._is_stale = False
 
     def close(self) -> None:
         os.close(self._descriptor)

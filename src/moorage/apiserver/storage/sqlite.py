@@ -34,25 +34,18 @@ from moorage.apiserver.storage.store import (
     RevisionConflictError,
     StoreBrokenError,
 )
+from moorage.apiserver.storage.writer import Write, Writer
 
 T = TypeVar("T")
 
 _BATCH_LIMIT = 512
-_COMPACTION_STEP = 2000
-_PAGE_BYTES = 4096
-# Pages that a transaction adds to the log besides its values.
-_BATCH_PAGES = 4
-_CHECKPOINT_BYTES = 4 * 1024 * 1024
+COMPACTION_STEP = 2000
+"""Revisions whose history is deleted in one transaction."""
+
 # Revisions after an accepted loss start this far above the recorded one.
 _LOSS_GAP = 1000
 
 log = Log(__name__)
-
-
-class _Write(msgspec.Struct, frozen=True):
-    change: Change
-    done: asyncio.Future[int]
-    may_use_reserve: bool
 
 
 class _Job(msgspec.Struct, frozen=True):
@@ -71,13 +64,18 @@ class SqliteStore:
     """
 
     def __init__(
-        self, path: Path, *, mark: Path | None = None, reserve_bytes: int = RESERVE_BYTES
+        self,
+        path: Path,
+        *,
+        mark: Path | None = None,
+        reserve_bytes: int = RESERVE_BYTES,
+        compaction_step: int = COMPACTION_STEP,
     ) -> None:
         self._path = path
         self._mark_path = mark or path.with_name(f"{path.name}.mark")
         self._reserve = Reserve(path, reserve_bytes)
+        self._compaction_step = compaction_step
         self._mark: Mark
-        self._is_mark_stale = False
         self._held: ExitStack
         self._loop: asyncio.AbstractEventLoop
         self._heads: dict[str, int]
@@ -90,9 +88,8 @@ class SqliteStore:
         self._compacted: int
         self._forgotten: int
         self._replay_floor: int
-        self._logged = 0
-        """Approximate bytes in the write-ahead log since its last checkpoint."""
-        self._to_write: queue.SimpleQueue[_Write | _Job | None] = queue.SimpleQueue()
+        self._file_writer: Writer
+        self._to_write: queue.SimpleQueue[Write | _Job | None] = queue.SimpleQueue()
         self._to_read: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._threads: list[threading.Thread]
 
@@ -165,9 +162,9 @@ class SqliteStore:
         # Refused before it is removed: a read that overlaps the removal checks again at its end.
         self._compacted = max(self._compacted, target)
         while self._forgotten < target:
-            upto = min(target, self._forgotten + _COMPACTION_STEP)
+            upto = min(target, self._forgotten + self._compaction_step)
             await self._on_writer(
-                lambda connection: self._forget(connection, upto, target)  # noqa: B023
+                lambda _: self._file_writer.forget(self._forgotten, upto, target)  # noqa: B023
             )
             self._forgotten = upto
 
@@ -184,7 +181,7 @@ class SqliteStore:
         change = Change(key, self._numbered, value, current, is_deletion)
         done = self._loop.create_future()
         self._in_flight[key] = done
-        self._to_write.put(_Write(change, done, may_use_reserve))
+        self._to_write.put(Write(change, done, may_use_reserve))
         # The write completes even if its caller is cancelled; later writers wait for it.
         return await asyncio.shield(done)
 
@@ -258,8 +255,9 @@ class SqliteStore:
             )
             loaded = database.load(writer, self._path, floor)
             self._reserve.fill()
+            self._file_writer = Writer(writer, self._path, self._reserve)
             if not self._reserve.is_released:
-                self._add_filler(writer)
+                self._file_writer.add_filler()
             self._threads = [
                 threading.Thread(target=run, args=(connection,), name=name, daemon=True)
                 for run, connection, name in (
@@ -281,9 +279,9 @@ class SqliteStore:
 
     def _writer(self, connection: sqlite3.Connection) -> None:
         while (batch := _take(self._to_write)) is not None:
-            writes = [item for item in batch if isinstance(item, _Write)]
+            writes = [item for item in batch if isinstance(item, Write)]
             if writes:
-                self._write(connection, writes)
+                self._write(writes)
             for item in batch:
                 if isinstance(item, _Job):
                     self._run(connection, item)
@@ -292,92 +290,13 @@ class SqliteStore:
         while (job := self._to_read.get()) is not None:
             self._run(connection, job)
 
-    def _write(self, connection: sqlite3.Connection, writes: list[_Write]) -> None:
-        if self._reserve.is_released:
-            writes = self._without_room(connection, writes)
-        if not writes:
-            return
-        try:
-            database.append(connection, [write.change for write in writes])
-        except sqlite3.Error as error:
-            if not (database.is_disk_full(error) and self._make_room(connection)):
-                self._post(self._refuse, writes, error)
-                return
-            self._write(connection, writes)
-        else:
-            self._record(writes[-1].change.revision)
-            self._post(self._acknowledge, writes)
-            self._checkpoint(connection, sum(len(write.change.value) for write in writes))
-
-    def _without_room(self, connection: sqlite3.Connection, writes: list[_Write]) -> list[_Write]:
-        """Return the writes allowed while the reserve is released; refuse the others."""
-        self._reserve.refill()
-        if not self._reserve.is_released:
-            self._add_filler(connection)
-            return writes
-        if database.free_bytes(connection) >= 2 * self._reserve.size:
-            return writes
-        refused = [write for write in writes if not write.may_use_reserve]
-        if refused:
-            error = OSError("the disk is full; only deletions are accepted until space is freed")
-            self._post(self._refuse, refused, error)
-        return [write for write in writes if write.may_use_reserve]
-
-    def _make_room(self, connection: sqlite3.Connection) -> bool:
-        """Release the reserve and restart the log. Returns False if that freed no space.
-
-        The log is extended at once, before another program takes the space.
-        """
-        was_kept = self._reserve.release()
-        if was_kept:
-            log.error("disk is full: only deletions are accepted until space is freed")
-        try:
-            had_log = self._logged > 0 and database.checkpoint(connection)
-            if was_kept:
-                self._reserve.extend_log()
-            self._logged = 0 if had_log else self._logged
-            return database.drop_filler(connection) or was_kept or had_log
-        except sqlite3.Error as error:
-            log.error("the disk is full and the store has no reserve left", error=error)
-            return was_kept
-
-    def _checkpoint(self, connection: sqlite3.Connection, written: int) -> None:
-        """Checkpoint the log when it has grown enough; `written` is the bytes of values added."""
-        self._logged += written + _BATCH_PAGES * _PAGE_BYTES
-        if self._logged < _CHECKPOINT_BYTES:
-            return
-        try:
-            is_whole = database.checkpoint(connection)
-        except sqlite3.Error as error:
-            # No data is lost: the log keeps growing, and the next checkpoint moves all of it.
-            log.warning("checkpoint failed", path=self._path, error=error)
-            is_whole = False
-        self._logged = 0 if is_whole else _CHECKPOINT_BYTES // 2
-
-    def _add_filler(self, connection: sqlite3.Connection) -> None:
-        try:
-            database.add_filler(connection, self._reserve.size)
-        except sqlite3.Error as error:
-            log.warning("no reserve is kept within the database", error=error)
-
-    def _record(self, revision: int) -> None:
-        try:
-            self._mark.record(revision)
-        except OSError as error:
-            # The change is durable nevertheless; only its loss would not be detected.
-            if not self._is_mark_stale:
-                log.error("the store's mark cannot be written", path=self._mark_path, error=error)
-            self._is_mark_stale = True
-        else:
-            self._is_mark_stale = False
-
-    def _forget(self, connection: sqlite3.Connection, upto: int, compacted: int) -> None:
-        try:
-            database.forget(connection, self._forgotten, upto, compacted)
-        except sqlite3.Error as error:
-            if not (database.is_disk_full(error) and self._make_room(connection)):
-                raise
-            database.forget(connection, self._forgotten, upto, compacted)
+    def _write(self, writes: list[Write]) -> None:
+        for group, error in self._file_writer.append(writes):
+            if error is not None:
+                self._post(self._refuse, group, error)
+            else:
+                self._mark.record(group[-1].change.revision)
+                self._post(self._acknowledge, group)
 
     def _run(self, connection: sqlite3.Connection, job: _Job) -> None:
         try:
@@ -392,7 +311,7 @@ class SqliteStore:
     def _post(self, callback: Callable[..., None], *arguments: Any) -> None:
         self._loop.call_soon_threadsafe(callback, *arguments)
 
-    def _acknowledge(self, writes: list[_Write]) -> None:
+    def _acknowledge(self, writes: Sequence[Write]) -> None:
         for write in writes:
             change = write.change
             if change.is_deletion:
@@ -407,13 +326,13 @@ class SqliteStore:
         for write in writes:
             _resolve(write.done, write.change.revision)
 
-    def _refuse(self, writes: list[_Write], error: Exception) -> None:
+    def _refuse(self, writes: Sequence[Write], error: Exception) -> None:
         for write in writes:
             del self._in_flight[write.change.key]
             _fail(write.done, StoreBrokenError(f"{self._path}: {error}"))
 
 
-def _take(items: queue.SimpleQueue[_Write | _Job | None]) -> list[_Write | _Job] | None:
+def _take(items: queue.SimpleQueue[Write | _Job | None]) -> list[Write | _Job] | None:
     """Block until an item is queued and return all queued items in order; None at the end."""
     first = items.get()
     if first is None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from moorage.cluster.completion import complete
 from moorage.cluster.errors import StartError
+from moorage.cluster.launching import launch
 from moorage.cluster.layout import Layout
 from moorage.cluster.reservations import Reservations
 from moorage.cluster.supervision.supervisor import NOTIFY_VARIABLE, READY_MESSAGE
@@ -66,14 +67,12 @@ def _spawn(
 ) -> subprocess.Popen[bytes]:
     rotate_if_full(log_path)
     with log_path.open("ab") as log:
-        return subprocess.Popen(
+        return launch(
             [sys.executable, "-m", "moorage.cluster.supervision.supervise", str(layout.root), ""],
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            env={**os.environ, NOTIFY_VARIABLE: str(notify)},
-            pass_fds=(notify, *(reservations.descriptors if reservations else ())),
-            start_new_session=True,
+            output=log,
+            errors=log,
+            environment={**os.environ, NOTIFY_VARIABLE: str(notify)},
+            passing=(notify, *(reservations.descriptors if reservations else ())),
         )
 
 

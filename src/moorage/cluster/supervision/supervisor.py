@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import TextIO
 
 from moorage.cluster.errors import ClusterError
+from moorage.cluster.launching import Launcher, launch
 from moorage.cluster.layout import Layout
 from moorage.cluster.supervision.probes import AttendedClock, Liveness, MakeProbe, Patience, Probe
 from moorage.linux.atomic_file import replace_file
@@ -166,8 +167,8 @@ class _Child:
 class Supervisor:
     """Runs parts until it is stopped. `report` receives a sentence for each change of a part.
 
-    Time passes in `selector.select`, as `clock` shows it in seconds. `start` makes a part's process
-    with the arguments of `subprocess.Popen`.
+    Time passes in `selector.select`, as `clock` shows it in seconds. `start` makes a part's
+    process.
     """
 
     def __init__(
@@ -179,14 +180,14 @@ class Supervisor:
         *,
         clock: Callable[[], float] = time.monotonic,
         selector: selectors.BaseSelector | None = None,
-        start: Callable[..., subprocess.Popen[bytes]] = subprocess.Popen,
+        start: Launcher = launch,
     ) -> None:
         self._layout = layout
         self._children = [_Child(part) for part in parts]
         self._report = report
         self._monotonic = clock
         self._selector = selector or selectors.DefaultSelector()
-        self._start_process = start
+        self._launch = start
         self._is_stopping = False
         self._stop_signal = 0
         self._patience = patience or Patience()
@@ -251,14 +252,12 @@ class Supervisor:
             # A part that ends before it can log leaves a traceback each time.
             rotate_if_full(path)
             with open(path, "ab") as log:
-                child.process = self._start_process(
+                child.process = self._launch(
                     part.argv,
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=log,
-                    env=environment,
-                    pass_fds=(write_end,),
-                    start_new_session=True,
+                    output=log,
+                    errors=log,
+                    environment=environment,
+                    passing=(write_end,),
                 )
         except OSError as error:
             # Out of memory, disk full, no program: the other parts keep running; this is retried.

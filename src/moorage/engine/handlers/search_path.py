@@ -1,4 +1,4 @@
-"""Search path for runtimes: PATH and the system directories."""
+"""Search path for runtimes: PATH and the system directories; whether a program there runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Allocation records: the resources each pod was promised, in the pod's directory.
+"""Allocations: the resources each pod was promised, their records, and their resizes.
 
 What the API shows of a pod is what it asks for; an agent that starts must know which of it was
 promised, or a resize that does not fit would take effect by a restart. Source: kubelet

@@ -1,4 +1,4 @@
-"""Choice of a pod's runtime handler, pure.
+"""Choice of a pod's runtime handler, the classes it is made from, and its record on the node.
 
 The handler is chosen once, before the pod's first sandbox is created, and recorded; the record is
 authoritative from then on. Without one, a sandbox of the pod decides, then the pod's class. Source:

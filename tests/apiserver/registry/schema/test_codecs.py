@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import copy
 import json
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -9,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from moorage.apiserver.registry.schema import Field, Schema, load_schema
+from moorage.apiserver.registry.schema import Schema, load_schema
 from moorage.apiserver.registry.schema.decode import JsonDecoder
 from moorage.apiserver.registry.schema.errors import DecodeError
 from moorage.apiserver.registry.schema.normalize import Normalizer
@@ -156,47 +157,58 @@ def test_secret_data_must_be_base64() -> None:
         decode("io.k8s.api.core.v1.Secret", {"data": {"a": "%%%"}})
 
 
-def scalars(field: Field) -> st.SearchStrategy[Any]:
-    return {
-        "string": st.text(alphabet="abc -", max_size=4),
-        "bytes": st.sampled_from(["", "aGk=", "AAEC"]),
-        "bool": st.booleans(),
-        "int32": st.integers(-(2**31), 2**31 - 1),
-        "int64": st.integers(-(2**63), 2**63 - 1),
-        "double": st.just(0.5),
-        "time": st.sampled_from(["2026-01-01T00:00:00Z", "1999-12-31T23:59:59Z"]),
-        "microTime": st.sampled_from(["2026-01-01T00:00:00.000001Z"]),
-        "quantity": st.sampled_from(["1", "500m", "1Gi"]),
-        "intOrString": st.one_of(st.integers(0, 9), st.sampled_from(["25%", "http"])),
-        "any": st.just({"f:a": {}}),
-        "strings": st.lists(st.sampled_from(["a", "b"]), min_size=1, max_size=2),
-    }[field.kind]
+_SCALARS: dict[str, st.SearchStrategy[Any]] = {
+    "string": st.text(alphabet="abc -", max_size=4),
+    "bytes": st.sampled_from(["", "aGk=", "AAEC"]),
+    "bool": st.booleans(),
+    "int32": st.integers(-(2**31), 2**31 - 1),
+    "int64": st.integers(-(2**63), 2**63 - 1),
+    "double": st.just(0.5),
+    "time": st.sampled_from(["2026-01-01T00:00:00Z", "1999-12-31T23:59:59Z"]),
+    "microTime": st.sampled_from(["2026-01-01T00:00:00.000001Z"]),
+    "quantity": st.sampled_from(["1", "500m", "1Gi"]),
+    "intOrString": st.one_of(st.integers(0, 9), st.sampled_from(["25%", "http"])),
+    "any": st.just({"f:a": {}}),
+    "strings": st.lists(st.sampled_from(["a", "b"]), min_size=1, max_size=2),
+}
 
 
+@cache
 def deferred_objects(type_name: str, depth: int) -> st.SearchStrategy[Any]:
     return st.deferred(lambda: objects(type_name, depth))
 
 
+@cache
 def objects(type_name: str, depth: int = 0) -> st.SearchStrategy[dict[str, Any]]:
-    """Objects of a type with a few of its fields, ever fewer the deeper they lie."""
+    """Objects of a type with a few of its fields, ever fewer the deeper they lie.
+
+    One strategy for each type and depth: to make and validate one takes longer than to draw.
+    """
     type_ = SCHEMA[type_name]
     usable = [f for f in type_.fields if f.name not in ("kind", "apiVersion")]
     members: dict[str, st.SearchStrategy[Any]] = {}
     for field in usable:
         if field.kind == "object" and depth > 3:
             continue
-        one = deferred_objects(field.type, depth + 1) if field.kind == "object" else scalars(field)
+        one = (
+            deferred_objects(field.type, depth + 1)
+            if field.kind == "object"
+            else _SCALARS[field.kind]
+        )
         members[field.name] = {
             "": one,
             "list": st.lists(one, min_size=1, max_size=2),
             "map": st.dictionaries(st.sampled_from(["k", "l"]), one, min_size=1, max_size=2),
         }[field.container]
 
-    def some(draw: st.DrawFn) -> dict[str, Any]:
-        names = draw(st.lists(st.sampled_from(sorted(members)), max_size=4, unique=True))
-        return {name: draw(members[name]) for name in names}
+    if not members:
+        return st.just({})
+    chosen = st.lists(st.sampled_from(sorted(members)), max_size=4, unique=True)
 
-    return st.composite(some)() if members else st.just({})
+    def some(draw: st.DrawFn) -> dict[str, Any]:
+        return {name: draw(members[name]) for name in draw(chosen)}
+
+    return st.composite(some)()
 
 
 @pytest.mark.parametrize("type_name", [POD, CLASS, DEPLOYMENT, LEASE, "io.k8s.api.core.v1.Service"])

@@ -52,7 +52,8 @@ class DiscoveryHandler:
         self._resource_map = resource_map
         self._address = address
         self._foreign = foreign
-        self._encode(foreign())
+        self._changes = -1
+        self._encoded_foreign: Sequence[ForeignVersion] = ()
 
     def _encode(self, foreign: Sequence[ForeignVersion]) -> None:
         self._changes = self._resource_map.changes
@@ -78,10 +79,12 @@ class DiscoveryHandler:
         }
 
     def __call__(self, http: web.BaseRequest) -> Reply | None:
+        path = http.path.rstrip("/")
+        if not path.startswith("/api"):
+            return None
         foreign = self._foreign()
         if self._changes != self._resource_map.changes or foreign != self._encoded_foreign:
             self._encode(foreign)
-        path = http.path.rstrip("/")
         plain = self._plain.get(path)
         if plain is None:
             return None

@@ -1,4 +1,4 @@
-"""Headers of proxied requests and answers: which are passed on.
+"""Headers and links of proxied requests and answers: which are passed on, which rewritten.
 
 The caller's credentials stay here, and what belongs to one connection alone. Source: apimachinery
 `util/proxy` of Kubernetes 1.36.
