@@ -143,7 +143,9 @@ class Run:
             rows = scripts[argv[-1]]
             row = rows.pop(0) if len(rows) > 1 else rows[0]
             # As the kernel gives a child its own copy of the pipe.
-            process = FakeProcess(pid, self.time, os.dup(int(environment[NOTIFY_VARIABLE])), self.journal)
+            process = FakeProcess(
+                pid, self.time, os.dup(int(environment[NOTIFY_VARIABLE])), self.journal
+            )
             row(process)
             return process
 
