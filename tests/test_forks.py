@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 
 from moorage.cluster import Cluster
-from moorage.linux.process import parent
-from moorage.linux.process import arguments, descendants
+from moorage.linux.process import arguments, descendants, parent
 from tests.forks import Fork, run_moor
 from tests.running import MOOR, RunningCluster, until
 
