@@ -137,7 +137,7 @@ class Run:
         self.time.end = self.time.now + until
         scripts = {part.label: list(rows) for part, rows in parts}
 
-        def start(argv: Sequence[str], environment: Any, **_: object) -> Any:
+        def start(argv: Sequence[str], *, environment: Any = None, **_: Any) -> Any:
             pid = 100 + len(self.starts)
             self.starts.append((self.time.now - 1000, argv[-1]))
             rows = scripts[argv[-1]]
