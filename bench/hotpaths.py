@@ -27,8 +27,7 @@ from moorage.apiserver.admission.runtime_policies import RuntimePolicyAdmission
 from moorage.apiserver.admission.runtime_policies.sources import RuntimeFacts
 from moorage.apiserver.registry.codec import Codec, Media
 from moorage.apiserver.registry.kinds import STORED_KINDS
-from moorage.apiserver.registry.kinds.pod import POD
-from moorage.apiserver.registry.kinds.pod.defaults import default_pod
+from moorage.apiserver.registry.kinds.pod import POD, default_pod
 from moorage.apiserver.registry.kinds.pod.validation import validate_pod
 from moorage.apiserver.registry.ownership import Ownership
 from moorage.apiserver.registry.request import Attributes, Request, User

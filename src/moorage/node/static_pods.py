@@ -165,7 +165,7 @@ def _codec() -> Codec:
 
 def _complete(document: dict[str, Any]) -> list[str]:
     """Default the pod as the API server does; return the errors of its validation."""
-    from moorage.apiserver.registry.kinds.pod.defaults import default_pod
+    from moorage.apiserver.registry.kinds.pod import default_pod
     from moorage.apiserver.registry.kinds.pod.validation import validate_pod
 
     default_pod(document)

@@ -13,10 +13,12 @@ from moorage.api.errors import StatusError
 from moorage.api.rbac import ClusterRole, ClusterRoleBinding, PolicyRule, Role, RoleBinding
 from moorage.apiserver.admission.rbac_escalation import RbacEscalation
 from moorage.apiserver.registry.kind import Kind
-from moorage.apiserver.registry.kinds.clusterrole import CLUSTER_ROLE
-from moorage.apiserver.registry.kinds.clusterrolebinding import CLUSTER_ROLE_BINDING
-from moorage.apiserver.registry.kinds.role import ROLE
-from moorage.apiserver.registry.kinds.rolebinding import ROLE_BINDING
+from moorage.apiserver.registry.kinds.rbac import (
+    CLUSTER_ROLE,
+    CLUSTER_ROLE_BINDING,
+    ROLE,
+    ROLE_BINDING,
+)
 from moorage.apiserver.registry.rbac import Action, RuleResolver, allows, uncovered
 from moorage.apiserver.registry.request import User
 from moorage.controllers.role_aggregation import gathered_rules

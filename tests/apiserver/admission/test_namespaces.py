@@ -10,11 +10,11 @@ from moorage.api.names import Namespace
 from moorage.apiserver.admission.namespaces import NamespaceLifecycle
 from moorage.apiserver.registry.kind import Kind
 from moorage.apiserver.registry.kinds import STORED_KINDS
+from moorage.apiserver.registry.kinds.core import NAMESPACE
 from moorage.apiserver.registry.kinds.deployment import DEPLOYMENT
-from moorage.apiserver.registry.kinds.namespace import NAMESPACE
 from moorage.apiserver.registry.kinds.node import NODE
 from moorage.apiserver.registry.kinds.pod import POD
-from moorage.apiserver.registry.kinds.reviews import REVIEWS
+from moorage.apiserver.registry.kinds.unstored import REVIEWS
 from tests.apiserver.admission.writes import admit, pod, write
 
 PHASES = {"default": "Active", "ending": "Terminating"}

@@ -13,7 +13,7 @@ from moorage.api.nodes import Node
 from moorage.api.pods import MIRROR_ANNOTATION, Pod
 from moorage.apiserver.admission.node_owned_objects import NodeOwnedObjects
 from moorage.apiserver.registry.kind import Kind, Obj
-from moorage.apiserver.registry.kinds.csinode import CSI_NODE
+from moorage.apiserver.registry.kinds.csi import CSI_NODE
 from moorage.apiserver.registry.kinds.persistentvolumeclaim import PERSISTENT_VOLUME_CLAIM
 from moorage.apiserver.registry.kinds.podcertificaterequest import POD_CERTIFICATE_REQUEST
 from moorage.apiserver.registry.kinds.resourceslice import RESOURCE_SLICE

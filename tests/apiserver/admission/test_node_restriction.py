@@ -13,11 +13,11 @@ from moorage.api.nodes import Node
 from moorage.api.pods import MIRROR_ANNOTATION, Pod
 from moorage.apiserver.admission.node_restriction import NodeRestriction, node_name_of
 from moorage.apiserver.registry.kind import Kind, Obj
+from moorage.apiserver.registry.kinds.core import SERVICE_ACCOUNT
 from moorage.apiserver.registry.kinds.lease import LEASE
 from moorage.apiserver.registry.kinds.node import NODE
 from moorage.apiserver.registry.kinds.persistentvolume import PERSISTENT_VOLUME
 from moorage.apiserver.registry.kinds.pod import POD
-from moorage.apiserver.registry.kinds.serviceaccount import SERVICE_ACCOUNT
 from moorage.apiserver.registry.rbac import Action
 from moorage.apiserver.registry.request import User
 from tests.api.claims.objects import volume_json

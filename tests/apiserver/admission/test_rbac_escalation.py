@@ -9,10 +9,12 @@ import pytest
 from moorage.api.errors import ForbiddenError, NotFoundError
 from moorage.apiserver.admission.rbac_escalation import RbacEscalation
 from moorage.apiserver.registry.kind import Kind
-from moorage.apiserver.registry.kinds.clusterrole import CLUSTER_ROLE
-from moorage.apiserver.registry.kinds.clusterrolebinding import CLUSTER_ROLE_BINDING
-from moorage.apiserver.registry.kinds.role import ROLE
-from moorage.apiserver.registry.kinds.rolebinding import ROLE_BINDING
+from moorage.apiserver.registry.kinds.rbac import (
+    CLUSTER_ROLE,
+    CLUSTER_ROLE_BINDING,
+    ROLE,
+    ROLE_BINDING,
+)
 from moorage.apiserver.registry.rbac import Action, allows
 from moorage.apiserver.registry.request import User
 from tests.apiserver.admission.writes import admit, write

@@ -8,7 +8,7 @@ from moorage.apiserver.admission.persistent_volume_claims import StorageObjectIn
 from moorage.apiserver.registry.kind import Kind
 from moorage.apiserver.registry.kinds.persistentvolume import PERSISTENT_VOLUME
 from moorage.apiserver.registry.kinds.persistentvolumeclaim import PERSISTENT_VOLUME_CLAIM
-from moorage.apiserver.registry.kinds.volumeattributesclass import VOLUME_ATTRIBUTES_CLASS
+from moorage.apiserver.registry.kinds.storage import VOLUME_ATTRIBUTES_CLASS
 from tests.apiserver.admission.writes import admit, write
 
 PLUGIN = StorageObjectInUseProtection()

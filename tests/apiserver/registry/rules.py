@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import copy
 import re
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
+import pytest
 
 from moorage.api.errors import InvalidError, StatusError
 from moorage.apiserver.registry.codec import Codec, Media
@@ -329,6 +331,65 @@ def update_complaint(kind_name: str, new: Obj, old: Obj, part: str = "") -> str 
     name = after["metadata"].get("name", "")
     message = InvalidError.of(kind.name, name, errors, group=kind.group).message
     return message.partition(" is invalid: ")[2]
+
+
+def parametrized(
+    names: tuple[str, ...], cases: Sequence[Any]
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Return pytest's decorator, with a type."""
+    decorator: Callable[[Callable[..., None]], Callable[..., None]] = pytest.mark.parametrize(
+        names, cases
+    )
+    return decorator
+
+
+def creations(
+    kind: str,
+    cases: Sequence[tuple[dict[str, Any], str | None]],
+    *,
+    is_exact: bool = False,
+    in_updates: bool = False,
+) -> Callable[..., None]:
+    """Return the test that new objects with changed fields are legal, for None, or refused so.
+
+    `is_exact`: a case has the whole message. `in_updates`: an update of the base says the same.
+    """
+
+    def test(sets: dict[str, Any], says: str | None) -> None:
+        error = complaint(kind, changed(kind, sets))
+        message = error and error.partition(" is invalid: ")[2]
+        if says is None or is_exact:
+            assert message == says
+        else:
+            assert str(message).startswith(says)
+        if in_updates:
+            assert (update_complaint(kind, changed(kind, sets), changed(kind)) or "") == (
+                says or ""
+            )
+
+    return parametrized(("sets", "says"), cases)(test)
+
+
+def changes(kind: str, cases: Sequence[tuple[dict[str, Any], str | None]]) -> Callable[..., None]:
+    """Return the test that changes of fields are legal, for None, or refused so."""
+
+    def test(sets: dict[str, Any], says: str | None) -> None:
+        assert (update_complaint(kind, changed(kind, sets), changed(kind)) or "") == (says or "")
+
+    return parametrized(("sets", "says"), cases)(test)
+
+
+def updates(
+    kind: str, cases: Sequence[tuple[dict[str, Any], dict[str, Any], str | None]]
+) -> Callable[..., None]:
+    """Return the test that updates of one object to another are legal, for "", or refused so."""
+
+    def test(before: dict[str, Any], after: dict[str, Any], says: str | None) -> None:
+        assert (update_complaint(kind, changed(kind, after), changed(kind, before)) or "") == (
+            says or ""
+        )
+
+    return parametrized(("before", "after", "says"), cases)(test)
 
 
 def _steps(path: str) -> list[str | int]:

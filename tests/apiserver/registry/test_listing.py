@@ -9,8 +9,14 @@ from typing import Any
 import pytest
 
 from moorage.api.errors import BadRequestError, InvalidError, StatusError
-from moorage.apiserver.registry import listing
-from moorage.apiserver.registry.listing import ListOptions, parse_revision, too_large
+from moorage.apiserver.registry.listing import (
+    ListOptions,
+    check_options,
+    decode_token,
+    encode_token,
+    parse_revision,
+    too_large,
+)
 
 
 @pytest.mark.parametrize(
@@ -22,7 +28,7 @@ from moorage.apiserver.registry.listing import ListOptions, parse_revision, too_
     ],
 )  # fmt: skip
 def test_options_that_go_together(options: dict[str, Any]) -> None:
-    listing._check(ListOptions(**options))
+    check_options(ListOptions(**options))
 
 
 @pytest.mark.parametrize(
@@ -50,7 +56,7 @@ def test_options_that_do_not(
     options: dict[str, Any], error: type[StatusError], message: str
 ) -> None:
     with pytest.raises(error) as caught:
-        listing._check(ListOptions(**options))
+        check_options(ListOptions(**options))
     if error is InvalidError:
         message = f'ListOptions.meta.k8s.io "" is invalid: {message}'
     assert caught.value.message == message
@@ -58,9 +64,9 @@ def test_options_that_do_not(
 
 @pytest.mark.parametrize("key", ["a", "ns/a", "ns/é", "ns/..a", "x" * 17])
 def test_a_token_leads_behind_its_key(key: str) -> None:
-    token = listing._encode_token(7, key)
+    token = encode_token(7, key)
     assert not set(token) & set("+/=")
-    result = listing._decode_token(token)
+    result = decode_token(token)
     assert (result.rv, result.start) == (7, key)
 
 
@@ -97,9 +103,9 @@ def _token(**changes: Any) -> str:
 )  # fmt: skip
 def test_invalid_continue_token_is_rejected(text: str, why: str) -> None:
     with pytest.raises(BadRequestError) as caught:
-        listing._decode_token(text)
+        decode_token(text)
     assert caught.value.message == f"invalid continue token: continue key is not valid{why}"
-    assert listing._decode_token(_token()).start == "ns/a"
+    assert decode_token(_token()).start == "ns/a"
 
 
 @pytest.mark.parametrize(("text", "revision"), [("", 0), ("0", 0), ("17", 17)])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from moorage.apiserver.registry.codec import Codec
 from moorage.apiserver.registry.kinds import STORED_KINDS
-from moorage.apiserver.registry.messages import _ENTRY_BYTES, Messages
+from moorage.apiserver.registry.messages import Messages
 from moorage.apiserver.registry.schema import load_schema
 from moorage.apiserver.registry.schema.protobuf import ProtobufDecoder
 from moorage.apiserver.registry.stored import Stored, StoredFactory, to_value
@@ -12,6 +12,16 @@ from moorage.apiserver.registry.stored import Stored, StoredFactory, to_value
 SCHEMA = load_schema()
 CLASS = next(kind for kind in STORED_KINDS if kind.name == "RuntimeClass")
 FACTORY = StoredFactory(STORED_KINDS)
+
+
+def _entry_bytes() -> int:
+    """Return what an entry counts besides its message."""
+    messages = Messages()
+    messages.keep("a", 1, b"")
+    return messages.held_bytes
+
+
+ENTRY_BYTES = _entry_bytes()
 
 
 def test_a_message_is_of_one_revision() -> None:
@@ -23,14 +33,14 @@ def test_a_message_is_of_one_revision() -> None:
     messages.keep("a", 2, b"second")
     assert messages.get("a", 1) is None
     assert messages.get("a", 2) == b"second"
-    assert messages.held_bytes == 6 + _ENTRY_BYTES
+    assert messages.held_bytes == 6 + ENTRY_BYTES
 
 
 def test_the_oldest_go_beyond_the_budget() -> None:
-    messages = Messages(3 * (_ENTRY_BYTES + 10))
+    messages = Messages(3 * (ENTRY_BYTES + 10))
     for number in range(5):
         messages.keep(str(number), 1, b"x" * 10)
-        assert messages.held_bytes <= 3 * (_ENTRY_BYTES + 10)
+        assert messages.held_bytes <= 3 * (ENTRY_BYTES + 10)
     assert [messages.get(str(number), 1) is not None for number in range(5)] == [
         False, False, True, True, True,
     ]  # fmt: skip

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from moorage.apiserver.registry.overlapping_paths import overlap_warnings
+from moorage.apiserver.registry.warnings import overlap_warnings
 
 
 def items(*paths: str) -> list[dict[str, str]]:

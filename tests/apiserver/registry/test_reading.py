@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from moorage.api.errors import BadRequestError, ExpiredError, InvalidError, ServerTimeoutError
-from moorage.apiserver.registry import listing
 from moorage.apiserver.registry.listing import Lister, ListOptions
 from moorage.apiserver.registry.selection import Selection, select
 from moorage.apiserver.registry.stored import Stored, StoredFactory, to_value
@@ -145,10 +145,8 @@ async def test_an_exact_revision_shows_the_past(shelf: Shelf) -> None:
     assert await shelf.names(resource_version="0") == ["b"]
 
 
-async def test_a_revision_from_the_future_times_out(
-    shelf: Shelf, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(listing, "_FRESH_TIMEOUT_S", 0.01)
+async def test_a_revision_from_the_future_times_out(shelf: Shelf) -> None:
+    shelf.lister = replace(shelf.lister, fresh_timeout_s=0.01)
     with pytest.raises(ServerTimeoutError, match="Too large resource version: 99, current: 0"):
         await shelf.names(resource_version="99")
 

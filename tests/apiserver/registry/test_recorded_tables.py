@@ -16,7 +16,7 @@ import msgspec
 
 from moorage.apiserver.registry.columns.build import generate_descriptions
 from moorage.apiserver.registry.columns.cells import CREATED_AT
-from moorage.apiserver.registry.columns.descriptions import BUNDLE
+from moorage.apiserver.registry.columns.table import BUNDLE
 from moorage.apiserver.registry.kind import Kind, Strategy
 from moorage.apiserver.registry.kinds import ALL_KINDS
 from moorage.apiserver.registry.openapi.build import generate_openapi

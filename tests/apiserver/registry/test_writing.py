@@ -27,14 +27,14 @@ from moorage.apiserver.registry.codec import Codec
 from moorage.apiserver.registry.deletion import DeleteOptions
 from moorage.apiserver.registry.kind import Kind, Obj
 from moorage.apiserver.registry.kinds import STORED_KINDS
-from moorage.apiserver.registry.objects import Objects, Updated
+from moorage.apiserver.registry.objects import MayDeleteUnread, Objects, Updated
 from moorage.apiserver.registry.ownership import Ownership
 from moorage.apiserver.registry.request import Request, User
 from moorage.apiserver.registry.schema import load_schema
 from moorage.apiserver.registry.selection import EVERYTHING, select
 from moorage.apiserver.registry.stored import Stored, StoredFactory, to_value
 from moorage.apiserver.registry.worker import Worker
-from moorage.apiserver.storage import SqliteStore, WatchCache
+from moorage.apiserver.storage import SqliteStore, Store, WatchCache
 from tests.clocks import START, FakeClock
 
 KINDS = {kind.name: kind for kind in STORED_KINDS}
@@ -46,10 +46,17 @@ CODEC = Codec(load_schema())
 class Registry:
     """Objects over a store of one test."""
 
-    def __init__(self, store: SqliteStore, cache: WatchCache[Stored], factory: StoredFactory):
+    def __init__(
+        self,
+        store: Store,
+        cache: WatchCache[Stored],
+        factory: StoredFactory,
+        may_delete_unread: MayDeleteUnread = lambda *_: False,
+    ):
         self.clock = FakeClock()
         self.warnings: list[str] = []
         self.store = store
+        self.cache = cache
         self.objects = Objects(
             store=store,
             cache=cache,
@@ -59,6 +66,7 @@ class Registry:
             clock=self.clock,
             worker=Worker(),
             evaluator=Evaluator(),
+            may_delete_unread=may_delete_unread,
         )
 
     def request(self, *, is_dry_run: bool = False, manager: str = "test") -> Request:

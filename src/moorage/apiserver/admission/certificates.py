@@ -13,7 +13,7 @@ from moorage.apiserver.admission.admission_request import refused
 from moorage.apiserver.admission.chain import CREATE, UPDATE, Scope, is_for_collector
 from moorage.apiserver.admission.node_restriction import NODE_USER_PREFIX, node_name_of
 from moorage.apiserver.registry.kind import Obj
-from moorage.apiserver.registry.rbac.rules import Action
+from moorage.apiserver.registry.rbac import Action
 from moorage.apiserver.registry.request import SYSTEM_MASTERS, Attributes, User
 
 # Certificate requests of node agents: each asks for certificates in its own name only.

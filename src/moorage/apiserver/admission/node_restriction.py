@@ -24,7 +24,7 @@ from moorage.api.pods import MIRROR_ANNOTATION, Pod
 from moorage.apiserver.admission.admission_request import refused
 from moorage.apiserver.admission.chain import CREATE, DELETE, UPDATE, Scope
 from moorage.apiserver.registry.kind import Obj
-from moorage.apiserver.registry.rbac.rules import Action
+from moorage.apiserver.registry.rbac import Action
 from moorage.apiserver.registry.request import Attributes, User
 
 _REQUEST_AUDIENCE = "request-serviceaccounts-token-audience"

@@ -17,10 +17,10 @@ from moorage.api.rbac import PolicyRule, RoleRef
 from moorage.apiserver.admission.admission_request import refused
 from moorage.apiserver.admission.chain import CREATE, UPDATE, Scope, is_for_collector
 from moorage.apiserver.registry.kind import Obj
-from moorage.apiserver.registry.rbac.resolver import RuleResolver
-from moorage.apiserver.registry.rbac.rules import (
+from moorage.apiserver.registry.rbac import (
     ALL,
     Action,
+    RuleResolver,
     TooManyPermissionsError,
     described,
     uncovered,

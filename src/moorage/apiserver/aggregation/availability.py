@@ -17,7 +17,7 @@ from moorage.apiserver.aggregation.backend import Backends, FetchError
 from moorage.apiserver.aggregation.services import Extension, extension_of
 from moorage.apiserver.registry.kind import Obj
 from moorage.apiserver.registry.kinds.apiservice import API_SERVICE
-from moorage.apiserver.registry.kinds.endpointslice import ENDPOINT_SLICE
+from moorage.apiserver.registry.kinds.endpoints import ENDPOINT_SLICE
 from moorage.apiserver.registry.kinds.service import SERVICE
 from moorage.apiserver.registry.objects import Objects
 from moorage.apiserver.registry.request import SYSTEM_MASTERS, Request, User

@@ -26,7 +26,7 @@ from moorage.apiserver.endpoints.proxy.headers import (
 )
 from moorage.apiserver.endpoints.replies import TEXT, Reply, overloaded, text_reply
 from moorage.apiserver.registry.kind import Obj
-from moorage.apiserver.registry.kinds.configmap import CONFIG_MAP
+from moorage.apiserver.registry.kinds.core import CONFIG_MAP
 from moorage.apiserver.registry.objects import Objects
 from moorage.apiserver.registry.request import SYSTEM_MASTERS, Request, User
 from moorage.wire.serving import Budget

@@ -19,29 +19,26 @@ from moorage.api.rbac import ClusterRole, ClusterRoleBinding, Role, RoleBinding
 from moorage.api.runtime_group import RuntimeClass
 from moorage.api.services import DEFAULT_NAME, IPAddress, Service, ServiceCIDR
 from moorage.apiserver.registry.kind import Kind, Obj
-from moorage.apiserver.registry.kinds.clusterrole import CLUSTER_ROLE
-from moorage.apiserver.registry.kinds.clusterrolebinding import CLUSTER_ROLE_BINDING
-from moorage.apiserver.registry.kinds.ingressclass import INGRESS_CLASS
-from moorage.apiserver.registry.kinds.ipaddress import IP_ADDRESS
-from moorage.apiserver.registry.kinds.limitrange import LIMIT_RANGE
-from moorage.apiserver.registry.kinds.namespace import NAMESPACE
+from moorage.apiserver.registry.kinds.core import NAMESPACE, SECRET, SERVICE_ACCOUNT
+from moorage.apiserver.registry.kinds.ingress import INGRESS_CLASS
+from moorage.apiserver.registry.kinds.networking import IP_ADDRESS, SERVICE_CIDR
 from moorage.apiserver.registry.kinds.node import NODE
 from moorage.apiserver.registry.kinds.persistentvolume import PERSISTENT_VOLUME
 from moorage.apiserver.registry.kinds.persistentvolumeclaim import PERSISTENT_VOLUME_CLAIM
 from moorage.apiserver.registry.kinds.pod import POD
 from moorage.apiserver.registry.kinds.podcertificaterequest import POD_CERTIFICATE_REQUEST
 from moorage.apiserver.registry.kinds.priorityclass import PRIORITY_CLASS
-from moorage.apiserver.registry.kinds.resourcequota import RESOURCE_QUOTA
+from moorage.apiserver.registry.kinds.quotas import LIMIT_RANGE, RESOURCE_QUOTA
+from moorage.apiserver.registry.kinds.rbac import (
+    CLUSTER_ROLE,
+    CLUSTER_ROLE_BINDING,
+    ROLE,
+    ROLE_BINDING,
+)
 from moorage.apiserver.registry.kinds.resourceslice import RESOURCE_SLICE
-from moorage.apiserver.registry.kinds.role import ROLE
-from moorage.apiserver.registry.kinds.rolebinding import ROLE_BINDING
 from moorage.apiserver.registry.kinds.runtimeclass import RUNTIME_CLASS
-from moorage.apiserver.registry.kinds.secret import SECRET
 from moorage.apiserver.registry.kinds.service import SERVICE
-from moorage.apiserver.registry.kinds.serviceaccount import SERVICE_ACCOUNT
-from moorage.apiserver.registry.kinds.servicecidr import SERVICE_CIDR
-from moorage.apiserver.registry.kinds.storageclass import STORAGE_CLASS
-from moorage.apiserver.registry.kinds.volumeattachment import VOLUME_ATTACHMENT
+from moorage.apiserver.registry.kinds.storage import STORAGE_CLASS, VOLUME_ATTACHMENT
 from moorage.apiserver.registry.stored import Stored
 from moorage.apiserver.registry.typed import TypedReader
 from moorage.apiserver.storage import WatchCache

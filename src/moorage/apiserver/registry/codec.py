@@ -16,8 +16,7 @@ import msgspec
 
 from moorage.api.errors import BadRequestError, UnsupportedMediaTypeError
 from moorage.apiserver.registry.custom.decoding import CustomType, check_custom_type
-from moorage.apiserver.registry.custom.structure import Structure
-from moorage.apiserver.registry.custom.types import OBJECT_META
+from moorage.apiserver.registry.custom.structure import OBJECT_META, Structure
 from moorage.apiserver.registry.kind import Kind, Obj, Served
 from moorage.apiserver.registry.messages import Messages
 from moorage.apiserver.registry.schema.decode import (

@@ -33,7 +33,7 @@ STATUS_VERBS = ("get", "patch", "update")
 PROXY_VERBS = ("create", "delete", "get", "patch", "update")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Served:
     """One served group-version of a kind. The first of a kind is its storage version.
 

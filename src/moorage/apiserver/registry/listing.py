@@ -88,16 +88,18 @@ class Lister:
     store: Store
     cache: WatchCache[Stored]
     factory: StoredFactory = field(repr=False)
+    fresh_timeout_s: float = _FRESH_TIMEOUT_S
+    """How long a list waits for a revision that the cache has not reached."""
 
     async def page(self, kind: Kind, namespace: str, options: ListOptions) -> Listed:
         """Return a page. Raises StatusError for invalid combinations and compacted revisions."""
-        _check(options)
+        check_options(options)
         prefix = kind.prefix(namespace)
         if options.continue_:
             return await self._next_page(kind, prefix, options)
         wanted = parse_revision(options.resource_version, is_list=True)
         if wanted > self.cache.revision:
-            await wait_fresh(self.cache, wanted)
+            await wait_fresh(self.cache, wanted, self.fresh_timeout_s)
         is_exact = options.match == EXACT or (wanted and options.limit and not options.match)
         if is_exact and wanted != self.cache.revision:
             return await self._page_at(kind, prefix, wanted, "", options)
@@ -109,7 +111,7 @@ class Lister:
         return Listed(items, self.cache.revision)
 
     async def _next_page(self, kind: Kind, prefix: str, options: ListOptions) -> Listed:
-        token = _decode_token(options.continue_)
+        token = decode_token(options.continue_)
         after = prefix + token.start
         if token.rv in (_AT_PRESENT, self.cache.revision):
             return await self._page_now(kind, prefix, after, options, options.limit)
@@ -183,7 +185,7 @@ class Lister:
         selection: Selection,
         damage: Sequence[Damage],
     ) -> Listed:
-        token = _encode_token(revision, items[-1].key.removeprefix(prefix))
+        token = encode_token(revision, items[-1].key.removeprefix(prefix))
         # remainingItemCount is unset with selectors: each remaining object would need matching.
         known = remaining if selection.is_everything else None
         return Listed(items, revision, token, known, damage)
@@ -233,9 +235,11 @@ def parse_revision(text: str, *, is_list: bool = False) -> int:
         raise StatusError(why) from error
 
 
-async def wait_fresh(cache: WatchCache[Stored], wanted: int) -> None:
+async def wait_fresh(
+    cache: WatchCache[Stored], wanted: int, timeout_s: float = _FRESH_TIMEOUT_S
+) -> None:
     """Wait for a revision that the cache has not reached. Raises ServerTimeoutError."""
-    if not await cache.wait_for(wanted, _FRESH_TIMEOUT_S):
+    if not await cache.wait_for(wanted, timeout_s):
         raise too_large(wanted, cache.revision)
 
 
@@ -252,7 +256,7 @@ def too_large(wanted: int, current: int) -> ServerTimeoutError:
     )
 
 
-def _check(options: ListOptions) -> None:
+def check_options(options: ListOptions) -> None:
     """Raise InvalidError, BadRequestError for options that do not go together."""
     if options.limit < 0:
         raise BadRequestError("invalid limit")
@@ -284,16 +288,16 @@ def _check(options: ListOptions) -> None:
     if field_errors:
         raise InvalidError.of("ListOptions", "", field_errors, group="meta.k8s.io")
     if options.continue_ and version not in ("", "0"):
-        _decode_token(options.continue_)
+        decode_token(options.continue_)
         raise BadRequestError("specifying resource version is not allowed when using continue")
 
 
-def _encode_token(revision: int, last_key: str) -> str:
+def encode_token(revision: int, last_key: str) -> str:
     token = msgspec.json.encode(_Token(_TOKEN_VERSION, revision, last_key + "\0"))
     return base64.urlsafe_b64encode(token).rstrip(b"=").decode()
 
 
-def _decode_token(text: str) -> _Token:
+def decode_token(text: str) -> _Token:
     """Decode a continue token. Raises BadRequestError, worded as upstream's `DecodeContinue`."""
     document = _token_document(text)
     version, revision = document.get("v", ""), document.get("rv", 0)
@@ -349,5 +353,5 @@ def _expired(prefix: str, after: str, options: ListOptions) -> StatusError:
         "results in an inconsistent list - objects that were created, modified, or deleted "
         "between the time the first chunk was returned and now may show up in the list."
     )
-    error.list_meta = {"continue": _encode_token(_AT_PRESENT, after.removeprefix(prefix))}
+    error.list_meta = {"continue": encode_token(_AT_PRESENT, after.removeprefix(prefix))}
     return error

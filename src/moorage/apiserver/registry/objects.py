@@ -86,7 +86,6 @@ class Deleted(msgspec.Struct, frozen=True):
 MakeNew = Callable[[Obj | None], Obj]
 """Returns the new object for the present one (None: absent), in the storage version."""
 
-
 MayDeleteUnread = Callable[[User, Kind, str, str], bool]
 """Returns whether a user may remove an unreadable object, by namespace and name."""
 

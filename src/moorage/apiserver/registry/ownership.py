@@ -47,7 +47,7 @@ class Ownership:
     def on_create(self, request: Request, kind: Kind, served: Served, obj: Obj) -> None:
         """Record the creator, in place. `obj` is in the storage version."""
         change = self._change(request, kind, served, UPDATE, "")
-        entries = self._created.entries(change, self._in_version(served, obj))
+        entries = self._created.entries(change, self._codec.from_storage(served, obj))
         if entries:
             obj["metadata"]["managedFields"] = entries
 
@@ -62,8 +62,8 @@ class Ownership:
         change = self._change(request, kind, served, UPDATE, subresource)
         entries = track_update(
             change,
-            self._in_version(served, _without_entries(old)),
-            self._in_version(served, _without_entries(new)),
+            self._codec.from_storage(served, _without_entries(old)),
+            self._codec.from_storage(served, _without_entries(new)),
             base,
         )
         _set_entries(new, entries)
@@ -85,7 +85,9 @@ class Ownership:
         """
         change = self._change(request, kind, served, APPLY, subresource)
         entries: ManagedFields = [] if live is None else _entries_of(live)
-        versioned = None if live is None else self._in_version(served, _without_entries(live))
+        versioned = (
+            None if live is None else self._codec.from_storage(served, _without_entries(live))
+        )
         merged, entries = apply(change, versioned, entries, config, force=force)
         merged = {**merged, "metadata": dict(merged["metadata"])}
         _set_entries(merged, entries)
@@ -151,13 +153,10 @@ class Ownership:
         def convert(obj: Obj) -> Obj:
             if id(obj) not in known:
                 stored = obj if acting.to_storage is None else acting.to_storage(obj)
-                known[id(obj)] = obj, self._in_version(other, stored)
+                known[id(obj)] = obj, self._codec.from_storage(other, stored)
             return known[id(obj)][1]
 
         return convert
-
-    def _in_version(self, served: Served, obj: Obj) -> Obj:
-        return self._codec.from_storage(served, obj)
 
 
 def _is_readable(entry: Obj) -> bool:

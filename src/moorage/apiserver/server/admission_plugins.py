@@ -69,18 +69,14 @@ from moorage.apiserver.cel.evaluator import Evaluator
 from moorage.apiserver.endpoints.readers import Readers
 from moorage.apiserver.registry.codec import Codec
 from moorage.apiserver.registry.kind import Kind
-from moorage.apiserver.registry.kinds.mutatingadmissionpolicy import MUTATING_ADMISSION_POLICY
-from moorage.apiserver.registry.kinds.mutatingadmissionpolicybinding import (
+from moorage.apiserver.registry.kinds.admissionpolicies import (
+    MUTATING_ADMISSION_POLICY,
     MUTATING_ADMISSION_POLICY_BINDING,
-)
-from moorage.apiserver.registry.kinds.mutatingwebhookconfiguration import (
-    MUTATING_WEBHOOK_CONFIGURATION,
-)
-from moorage.apiserver.registry.kinds.validatingadmissionpolicy import VALIDATING_ADMISSION_POLICY
-from moorage.apiserver.registry.kinds.validatingadmissionpolicybinding import (
+    VALIDATING_ADMISSION_POLICY,
     VALIDATING_ADMISSION_POLICY_BINDING,
 )
-from moorage.apiserver.registry.kinds.validatingwebhookconfiguration import (
+from moorage.apiserver.registry.kinds.webhookconfigurations import (
+    MUTATING_WEBHOOK_CONFIGURATION,
     VALIDATING_WEBHOOK_CONFIGURATION,
 )
 from moorage.apiserver.registry.patch import MergeSchema

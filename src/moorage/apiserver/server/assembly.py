@@ -80,15 +80,20 @@ from moorage.apiserver.registry.custom.openapi import CustomDocuments
 from moorage.apiserver.registry.custom.swagger import Swagger
 from moorage.apiserver.registry.kind import Kind
 from moorage.apiserver.registry.kinds import ALL_KINDS, STORED_KINDS
-from moorage.apiserver.registry.kinds.binding import BINDING
-from moorage.apiserver.registry.kinds.clusterrole import CLUSTER_ROLE
-from moorage.apiserver.registry.kinds.clusterrolebinding import CLUSTER_ROLE_BINDING
-from moorage.apiserver.registry.kinds.componentstatus import COMPONENT_STATUS
 from moorage.apiserver.registry.kinds.customresourcedefinition import CUSTOM_RESOURCE_DEFINITION
-from moorage.apiserver.registry.kinds.metrics import NODE_METRICS, POD_METRICS
-from moorage.apiserver.registry.kinds.reviews import REVIEWS
-from moorage.apiserver.registry.kinds.role import ROLE
-from moorage.apiserver.registry.kinds.rolebinding import ROLE_BINDING
+from moorage.apiserver.registry.kinds.rbac import (
+    CLUSTER_ROLE,
+    CLUSTER_ROLE_BINDING,
+    ROLE,
+    ROLE_BINDING,
+)
+from moorage.apiserver.registry.kinds.unstored import (
+    BINDING,
+    COMPONENT_STATUS,
+    NODE_METRICS,
+    POD_METRICS,
+    REVIEWS,
+)
 from moorage.apiserver.registry.listing import Lister
 from moorage.apiserver.registry.objects import UNREAD_VERB, MayDeleteUnread, Objects
 from moorage.apiserver.registry.openapi import Documents

@@ -32,16 +32,18 @@ from moorage.apiserver.authorization.default_policy.rules import READ, rule
 from moorage.apiserver.authorization.node import NODE_RULES
 from moorage.apiserver.registry.kind import Kind, Obj
 from moorage.apiserver.registry.kinds.apiservice import API_SERVICE
-from moorage.apiserver.registry.kinds.clusterrole import CLUSTER_ROLE
-from moorage.apiserver.registry.kinds.clusterrolebinding import CLUSTER_ROLE_BINDING
-from moorage.apiserver.registry.kinds.metrics import GROUP as METRICS_GROUP
-from moorage.apiserver.registry.kinds.metrics import VERSION as METRICS_VERSION
-from moorage.apiserver.registry.kinds.namespace import NAMESPACE
+from moorage.apiserver.registry.kinds.core import NAMESPACE
+from moorage.apiserver.registry.kinds.networking import SERVICE_CIDR
 from moorage.apiserver.registry.kinds.priorityclass import PRIORITY_CLASS
-from moorage.apiserver.registry.kinds.role import ROLE
-from moorage.apiserver.registry.kinds.rolebinding import ROLE_BINDING
+from moorage.apiserver.registry.kinds.rbac import (
+    CLUSTER_ROLE,
+    CLUSTER_ROLE_BINDING,
+    ROLE,
+    ROLE_BINDING,
+)
 from moorage.apiserver.registry.kinds.service import SERVICE
-from moorage.apiserver.registry.kinds.servicecidr import SERVICE_CIDR
+from moorage.apiserver.registry.kinds.unstored import GROUP as METRICS_GROUP
+from moorage.apiserver.registry.kinds.unstored import VERSION as METRICS_VERSION
 from moorage.apiserver.registry.objects import Objects
 from moorage.apiserver.registry.rbac import uncovered
 from moorage.apiserver.registry.request import SYSTEM_MASTERS, Request, User

@@ -19,21 +19,23 @@ from moorage.api.logs import Log
 from moorage.apiserver.registry.codec import Codec
 from moorage.apiserver.registry.custom.conversion import Post
 from moorage.apiserver.registry.custom.definition import CustomKind, kinds_of
+from moorage.apiserver.registry.custom.formats import PatternError
 from moorage.apiserver.registry.custom.names import NameConflict, accepted_names
-from moorage.apiserver.registry.custom.patterns import PatternError
 from moorage.apiserver.registry.custom.printer_columns import PathError
 from moorage.apiserver.registry.custom.versions import Conversions
 from moorage.apiserver.registry.deletion import DeleteOptions
 from moorage.apiserver.registry.kind import Kind, Obj
-from moorage.apiserver.registry.kinds.customresourcedefinition import CUSTOM_RESOURCE_DEFINITION
-from moorage.apiserver.registry.kinds.customresourcedefinition.columns import is_established
+from moorage.apiserver.registry.kinds.customresourcedefinition import (
+    CLEANUP,
+    CUSTOM_RESOURCE_DEFINITION,
+)
 from moorage.apiserver.registry.kinds.customresourcedefinition.conditions import (
     APPROVAL_CONDITION,
     approval_condition,
+    is_established,
     remove_condition,
     set_condition,
 )
-from moorage.apiserver.registry.kinds.customresourcedefinition.deletion import CLEANUP
 from moorage.apiserver.registry.objects import Objects
 from moorage.apiserver.registry.ownership import Ownership
 from moorage.apiserver.registry.request import SYSTEM_MASTERS, Request, User

@@ -19,8 +19,7 @@ from moorage.api.release import KUBERNETES, MAJOR, MINOR
 from moorage.apiserver.endpoints.replies import Reply, json_reply, text_reply
 from moorage.apiserver.endpoints.routing import is_true
 from moorage.apiserver.registry.kind import Kind, Obj
-from moorage.apiserver.registry.kinds.endpoints import ENDPOINTS
-from moorage.apiserver.registry.kinds.endpointslice import ENDPOINT_SLICE
+from moorage.apiserver.registry.kinds.endpoints import ENDPOINT_SLICE, ENDPOINTS
 from moorage.apiserver.registry.kinds.service import SERVICE
 from moorage.apiserver.registry.objects import Objects
 from moorage.apiserver.registry.request import SYSTEM_MASTERS, Request, User

@@ -9,7 +9,7 @@ from moorage.api.meta import ObjectMeta
 from moorage.api.quotas import ResourceQuota
 from moorage.api.runtime_group import RuntimeClassQuota
 from moorage.apiserver.registry.kind import Kind, Obj
-from moorage.apiserver.registry.kinds.resourcequota import RESOURCE_QUOTA
+from moorage.apiserver.registry.kinds.quotas import RESOURCE_QUOTA
 from moorage.apiserver.registry.objects import Objects
 from moorage.apiserver.registry.request import SYSTEM_MASTERS, Request, User
 

@@ -28,8 +28,7 @@ from moorage.api.token_secrets import (
     parse_day,
 )
 from moorage.apiserver.registry.kind import Obj
-from moorage.apiserver.registry.kinds.configmap import CONFIG_MAP
-from moorage.apiserver.registry.kinds.secret import SECRET
+from moorage.apiserver.registry.kinds.core import CONFIG_MAP, SECRET
 from moorage.apiserver.registry.objects import Objects
 from moorage.apiserver.registry.request import SYSTEM_MASTERS, Request, User
 

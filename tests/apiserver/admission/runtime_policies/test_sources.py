@@ -6,7 +6,7 @@ from pathlib import Path
 
 from moorage.apiserver.admission.runtime_policies.sources import RuntimeFacts
 from moorage.apiserver.registry.kinds import STORED_KINDS
-from moorage.apiserver.registry.kinds.namespace import NAMESPACE
+from moorage.apiserver.registry.kinds.core import NAMESPACE
 from moorage.apiserver.registry.resource_map import ResourceMap
 from moorage.apiserver.registry.stored import Stored, StoredFactory, to_value
 from moorage.apiserver.storage import Change, SqliteStore, WatchCache

@@ -17,7 +17,7 @@ from moorage.apiserver.admission.webhooks import dispatch as dispatch_module
 from moorage.apiserver.admission.webhooks.sources import CachedWebhooks, Webhook
 from moorage.apiserver.cel.evaluator import Evaluator
 from moorage.apiserver.registry.codec import Codec
-from moorage.apiserver.registry.kinds.mutatingwebhookconfiguration import (
+from moorage.apiserver.registry.kinds.webhookconfigurations import (
     MUTATING_WEBHOOK_CONFIGURATION,
 )
 from moorage.apiserver.registry.request import Attributes, Reinvocation

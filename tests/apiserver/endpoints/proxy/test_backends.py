@@ -18,7 +18,7 @@ from moorage.apiserver.endpoints.proxy.backends import (
     service_backend,
 )
 from moorage.apiserver.registry.kind import Kind
-from moorage.apiserver.registry.kinds.endpointslice import ENDPOINT_SLICE
+from moorage.apiserver.registry.kinds.endpoints import ENDPOINT_SLICE
 from moorage.apiserver.registry.kinds.pod import POD
 from moorage.apiserver.registry.kinds.service import SERVICE
 from moorage.apiserver.registry.stored import Stored, to_value

@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moorage.api.clock import parse_time
-from moorage.apiserver.registry.columns.ages import age, duration_text
-from moorage.apiserver.registry.columns.shortening import shortened
+from moorage.apiserver.registry.columns.cells import age, duration_text
 from moorage.apiserver.registry.kind import Printer
 from moorage.apiserver.registry.kinds import STORED_KINDS
+from moorage.apiserver.registry.kinds.endpoints import shortened
 
 CREATED = "2026-01-01T00:00:00Z"
 

@@ -10,10 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moorage.apiserver.registry.custom.decoding import CustomType, set_defaults
-from moorage.apiserver.registry.custom.fitting import compile_fits
-from moorage.apiserver.registry.custom.pruning import prune
 from moorage.apiserver.registry.custom.rules import compile_rules
-from moorage.apiserver.registry.custom.structure import compile_structure
+from moorage.apiserver.registry.custom.structure import compile_fits, compile_structure, prune
 
 STRING = {"type": "string"}
 SCHEMA: dict[str, Any] = {

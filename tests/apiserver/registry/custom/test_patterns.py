@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from moorage.apiserver.registry.custom.patterns import PatternError, compile_pattern
+from moorage.apiserver.registry.custom.formats import PatternError, compile_pattern
 
 
 @pytest.mark.parametrize(

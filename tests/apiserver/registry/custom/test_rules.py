@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from moorage.api.errors import FieldError
-from moorage.apiserver.registry.custom.patterns import PatternError
+from moorage.apiserver.registry.custom.formats import PatternError
 from moorage.apiserver.registry.custom.rules import compile_rules
 
 

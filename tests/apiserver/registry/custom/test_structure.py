@@ -8,8 +8,7 @@ import pytest
 
 from moorage.api.errors import TooLargeError
 from moorage.apiserver.registry.custom.decoding import set_defaults
-from moorage.apiserver.registry.custom.pruning import prune
-from moorage.apiserver.registry.custom.structure import compile_structure
+from moorage.apiserver.registry.custom.structure import compile_structure, prune
 
 
 def _object(**properties: Any) -> dict[str, Any]:

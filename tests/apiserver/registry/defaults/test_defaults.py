@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from moorage.apiserver.registry.defaults.pod_template import default_pull_policy
+from moorage.apiserver.registry.defaults import default_pull_policy
 from moorage.apiserver.registry.kinds import STORED_KINDS
 from tests.apiserver.registry.rules import BASES, CODEC, changed, decoded
 

@@ -8,7 +8,14 @@ import pytest
 
 from moorage.apiserver.registry.kind import Obj
 from tests.apiserver.registry.kinds.rows import CREATED, columns, row
-from tests.apiserver.registry.rules import KINDS, changed, complaint, decoded, update_complaint
+from tests.apiserver.registry.rules import (
+    KINDS,
+    changed,
+    complaint,
+    creations,
+    decoded,
+    updates,
+)
 
 KIND = "CronJob"
 STRATEGY = KINDS[KIND].strategy
@@ -31,47 +38,40 @@ def test_defaults() -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("sets", "says"),
-    [
-        ({"spec.schedule": ""}, "spec.schedule: Required value"),
-        ({"spec.schedule": "x"},
-         'spec.schedule: Invalid value: "x": expected exactly 5 fields, found 1: [x]'),
-        (OLD_ZONE,
-         'spec.schedule: Invalid value: "TZ=UTC * * * * *": cannot use TZ or CRON_TZ in schedule, '
-         "use timeZone field instead"),
-        ({"spec.startingDeadlineSeconds": -1}, f"spec.startingDeadlineSeconds: {NEGATIVE}"),
-        ({"spec.successfulJobsHistoryLimit": -1}, f"spec.successfulJobsHistoryLimit: {NEGATIVE}"),
-        ({"spec.failedJobsHistoryLimit": -1}, f"spec.failedJobsHistoryLimit: {NEGATIVE}"),
-        ({"spec.timeZone": ""},
-         'spec.timeZone: Invalid value: "": timeZone must be nil or non-empty string'),
-        ({"spec.timeZone": "Mars/Crater"},
-         'spec.timeZone: Invalid value: "Mars/Crater": unknown time zone Mars/Crater'),
-        ({"spec.timeZone": "../UTC"},
-         'spec.timeZone: Invalid value: "../UTC": unknown time zone ../UTC'),
-        ({"spec.timeZone": "-UTC"},
-         'spec.timeZone: Invalid value: "-UTC": unknown time zone -UTC'),
-        ({"spec.timeZone": "Europe//Berlin"},
-         'spec.timeZone: Invalid value: "Europe//Berlin": unknown time zone Europe//Berlin'),
-        ({"spec.concurrencyPolicy": "X"},
-         'spec.concurrencyPolicy: Unsupported value: "X": supported values: "Allow", "Forbid", '
-         '"Replace"'),
-        ({f"{JOB}.backoffLimit": -1}, f"{JOB}.backoffLimit: {NEGATIVE}"),
-        ({f"{JOB}.selector": {"matchLabels": {"a": "b"}}},
-         f'{JOB}.selector: Invalid value: {{"matchLabels":{{"a":"b"}}}}: `selector` will be '
-         "auto-generated"),
-        ({f"{JOB}.manualSelector": True},
-         f'{JOB}.manualSelector: Unsupported value: true: supported values: "nil", "false"'),
-        ({f"{JOB}.template.spec.restartPolicy": "Always"},
-         f'{JOB}.template.spec.restartPolicy: Required value: valid values: "OnFailure", "Never"'),
-        ({"metadata.name": "c" * 53},
-         f'metadata.name: Invalid value: "{"c" * 53}": must be no more than 52 characters'),
-    ],
-)  # fmt: skip
-def test_creation(sets: dict[str, Any], says: str) -> None:
-    error = complaint(KIND, changed(KIND, sets))
-    assert error is not None
-    assert error.partition(" is invalid: ")[2] == says
+test_creation = creations(KIND, is_exact=True, cases=[
+    ({"spec.schedule": ""}, "spec.schedule: Required value"),
+    ({"spec.schedule": "x"},
+     'spec.schedule: Invalid value: "x": expected exactly 5 fields, found 1: [x]'),
+    (OLD_ZONE,
+     'spec.schedule: Invalid value: "TZ=UTC * * * * *": cannot use TZ or CRON_TZ in schedule, '
+     "use timeZone field instead"),
+    ({"spec.startingDeadlineSeconds": -1}, f"spec.startingDeadlineSeconds: {NEGATIVE}"),
+    ({"spec.successfulJobsHistoryLimit": -1}, f"spec.successfulJobsHistoryLimit: {NEGATIVE}"),
+    ({"spec.failedJobsHistoryLimit": -1}, f"spec.failedJobsHistoryLimit: {NEGATIVE}"),
+    ({"spec.timeZone": ""},
+     'spec.timeZone: Invalid value: "": timeZone must be nil or non-empty string'),
+    ({"spec.timeZone": "Mars/Crater"},
+     'spec.timeZone: Invalid value: "Mars/Crater": unknown time zone Mars/Crater'),
+    ({"spec.timeZone": "../UTC"},
+     'spec.timeZone: Invalid value: "../UTC": unknown time zone ../UTC'),
+    ({"spec.timeZone": "-UTC"},
+     'spec.timeZone: Invalid value: "-UTC": unknown time zone -UTC'),
+    ({"spec.timeZone": "Europe//Berlin"},
+     'spec.timeZone: Invalid value: "Europe//Berlin": unknown time zone Europe//Berlin'),
+    ({"spec.concurrencyPolicy": "X"},
+     'spec.concurrencyPolicy: Unsupported value: "X": supported values: "Allow", "Forbid", '
+     '"Replace"'),
+    ({f"{JOB}.backoffLimit": -1}, f"{JOB}.backoffLimit: {NEGATIVE}"),
+    ({f"{JOB}.selector": {"matchLabels": {"a": "b"}}},
+     f'{JOB}.selector: Invalid value: {{"matchLabels":{{"a":"b"}}}}: `selector` will be '
+     "auto-generated"),
+    ({f"{JOB}.manualSelector": True},
+     f'{JOB}.manualSelector: Unsupported value: true: supported values: "nil", "false"'),
+    ({f"{JOB}.template.spec.restartPolicy": "Always"},
+     f'{JOB}.template.spec.restartPolicy: Required value: valid values: "OnFailure", "Never"'),
+    ({"metadata.name": "c" * 53},
+     f'metadata.name: Invalid value: "{"c" * 53}": must be no more than 52 characters'),
+])  # fmt: skip
 
 
 def test_the_controllers_own_zone_is_none() -> None:
@@ -94,23 +94,18 @@ def test_valid_cron_jobs(sets: dict[str, Any]) -> None:
     assert complaint(KIND, changed(KIND, sets)) is None
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "says"),
-    [
-        ({}, {"spec.schedule": "0 * * * *", f"{JOB}.template.spec.hostNetwork": True}, None),
-        # What was allowed once stays: a long name, a zone in the schedule, a zone that is gone.
-        ({"metadata.name": "c" * 60}, {"metadata.name": "c" * 60, "spec.suspend": True}, None),
-        (OLD_ZONE, {"spec.schedule": "TZ=UTC 0 * * * *"}, None),
-        ({"spec.timeZone": "Mars/X"}, {"spec.timeZone": "Mars/X", "spec.suspend": True}, None),
-        (OLD_ZONE, {**OLD_ZONE, "spec.timeZone": "UTC"},
-         'spec.schedule: Invalid value: "TZ=UTC * * * * *": cannot use both timeZone field and TZ '
-         "or CRON_TZ in schedule"),
-        ({}, {"spec.timeZone": "Mars/X"},
-         'spec.timeZone: Invalid value: "Mars/X": unknown time zone Mars/X'),
-    ],
-)  # fmt: skip
-def test_update(before: dict[str, Any], after: dict[str, Any], says: str | None) -> None:
-    assert update_complaint(KIND, changed(KIND, after), changed(KIND, before)) == says
+test_update = updates(KIND, cases=[
+    ({}, {"spec.schedule": "0 * * * *", f"{JOB}.template.spec.hostNetwork": True}, None),
+    # What was allowed once stays: a long name, a zone in the schedule, a zone that is gone.
+    ({"metadata.name": "c" * 60}, {"metadata.name": "c" * 60, "spec.suspend": True}, None),
+    (OLD_ZONE, {"spec.schedule": "TZ=UTC 0 * * * *"}, None),
+    ({"spec.timeZone": "Mars/X"}, {"spec.timeZone": "Mars/X", "spec.suspend": True}, None),
+    (OLD_ZONE, {**OLD_ZONE, "spec.timeZone": "UTC"},
+     'spec.schedule: Invalid value: "TZ=UTC * * * * *": cannot use both timeZone field and TZ '
+     "or CRON_TZ in schedule"),
+    ({}, {"spec.timeZone": "Mars/X"},
+     'spec.timeZone: Invalid value: "Mars/X": unknown time zone Mars/X'),
+])  # fmt: skip
 
 
 def test_status_and_alpha_fields_are_the_servers() -> None:

@@ -2,38 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import pytest
-
 from tests.apiserver.registry.kinds.rows import columns, row
-from tests.apiserver.registry.rules import KINDS, changed, complaint, update_complaint
+from tests.apiserver.registry.rules import KINDS, changed, creations, update_complaint
 
 KIND = "CSIStorageCapacity"
 OLD_ZONE = "failure-domain.beta.kubernetes.io/zone"
 
 
-@pytest.mark.parametrize(
-    ("sets", "says"),
-    [
-        ({}, None),
-        ({"storageClassName": "a_b"},
-         'storageClassName: Invalid value: "a_b": a lowercase RFC 1123 subdomain must'),
-        ({"storageClassName": ""},
-         'storageClassName: Invalid value: "": a lowercase RFC 1123 subdomain must'),
-        ({"capacity": "0"}, None),
-        ({"capacity": "-1"},
-         'capacity: Invalid value: "-1": must be greater than or equal to 0'),
-        ({"nodeTopology": {"matchLabels": {"a": "b c"}}},
-         'nodeTopology.matchLabels: Invalid value: "b c": a valid label must'),
-    ],
-)  # fmt: skip
-def test_rules(sets: dict[str, Any], says: str | None) -> None:
-    refusal = complaint(KIND, changed(KIND, sets))
-    if says is None:
-        assert refusal is None
-        return
-    assert str(refusal).startswith(f'CSIStorageCapacity.storage.k8s.io "c" is invalid: {says}')
+test_rules = creations(KIND, cases=[
+    ({}, None),
+    ({"storageClassName": "a_b"},
+     'storageClassName: Invalid value: "a_b": a lowercase RFC 1123 subdomain must'),
+    ({"storageClassName": ""},
+     'storageClassName: Invalid value: "": a lowercase RFC 1123 subdomain must'),
+    ({"capacity": "0"}, None),
+    ({"capacity": "-1"},
+     'capacity: Invalid value: "-1": must be greater than or equal to 0'),
+    ({"nodeTopology": {"matchLabels": {"a": "b c"}}},
+     'nodeTopology.matchLabels: Invalid value: "b c": a valid label must'),
+])  # fmt: skip
 
 
 def test_nodes_and_class_stay() -> None:

@@ -8,9 +8,16 @@ import pytest
 
 from moorage.api.errors import BadRequestError
 from moorage.apiserver.registry.kind import Obj
-from moorage.apiserver.registry.kinds.daemonset import TEMPLATE_GENERATION
+from moorage.apiserver.registry.kinds.apps import TEMPLATE_GENERATION
 from tests.apiserver.registry.kinds.rows import WORKLOAD, columns, row
-from tests.apiserver.registry.rules import KINDS, changed, complaint, decoded, update_complaint
+from tests.apiserver.registry.rules import (
+    KINDS,
+    changed,
+    changes,
+    creations,
+    decoded,
+    update_complaint,
+)
 
 KIND = "DaemonSet"
 STRATEGY = KINDS[KIND].strategy
@@ -52,56 +59,44 @@ def test_defaults() -> None:
     assert spec["updateStrategy"] == {"type": "OnDelete"}
 
 
-@pytest.mark.parametrize(
-    ("sets", "says"),
-    [
-        ({"spec.selector": None}, MISMATCH),
-        ({"spec.selector": {}},
-         "spec.selector: Invalid value: {}: empty selector is invalid for daemonset"),
-        ({"spec.selector.matchLabels": {"x": "y"}}, MISMATCH),
-        ({"spec.selector": {"matchExpressions": [{"key": "a", "operator": "X"}]}},
-         'spec.selector.matchExpressions[0].operator: Invalid value: "X": not a valid selector '
-         "operator"),
-        ({"spec.template.spec.restartPolicy": "Never"},
-         'spec.template.spec.restartPolicy: Unsupported value: "Never": supported values: '
-         '"Always"'),
-        ({"spec.template.spec.activeDeadlineSeconds": 5},
-         "spec.template.spec.activeDeadlineSeconds: Forbidden: activeDeadlineSeconds in "
-         "DaemonSet is not Supported"),
-        ({"spec.minReadySeconds": -1}, f"spec.minReadySeconds: {NEGATIVE}"),
-        ({"spec.revisionHistoryLimit": -1}, f"spec.revisionHistoryLimit: {NEGATIVE}"),
-        ({"spec.updateStrategy": {"type": "X", "rollingUpdate": {"maxSurge": 1}}},
-         'spec.updateStrategy: Unsupported value: {"Type":"X","RollingUpdate":{"MaxUnavailable":0,'
-         '"MaxSurge":1}}: supported values: "RollingUpdate", "OnDelete"'),
-        ({ROLLING: {"maxUnavailable": -1}}, f"{ROLLING}.maxUnavailable: {NEGATIVE}"),
-        ({ROLLING: {"maxUnavailable": "x"}},
-         f'[{ROLLING}.maxUnavailable: Invalid value: "x": {PERCENT}, {ROLLING}.maxUnavailable: '
-         "Required value: cannot be 0 when maxSurge is 0]"),
-        ({ROLLING: {"maxUnavailable": 0, "maxSurge": "101%"}},
-         f'{ROLLING}.maxSurge: Invalid value: "101%": must not be greater than 100%'),
-        ({ROLLING: {"maxUnavailable": "10%", "maxSurge": 1}},
-         f"{ROLLING}.maxSurge: Invalid value: 1: may not be set when maxUnavailable is non-zero"),
-        ({ROLLING: {"maxUnavailable": "0%", "maxSurge": 0}},
-         f"{ROLLING}.maxUnavailable: Required value: cannot be 0 when maxSurge is 0"),
-    ],
-)  # fmt: skip
-def test_creation(sets: dict[str, Any], says: str) -> None:
-    error = complaint(KIND, changed(KIND, sets))
-    assert error is not None
-    assert error.partition(" is invalid: ")[2] == says
+test_creation = creations(KIND, is_exact=True, cases=[
+    ({"spec.selector": None}, MISMATCH),
+    ({"spec.selector": {}},
+     "spec.selector: Invalid value: {}: empty selector is invalid for daemonset"),
+    ({"spec.selector.matchLabels": {"x": "y"}}, MISMATCH),
+    ({"spec.selector": {"matchExpressions": [{"key": "a", "operator": "X"}]}},
+     'spec.selector.matchExpressions[0].operator: Invalid value: "X": not a valid selector '
+     "operator"),
+    ({"spec.template.spec.restartPolicy": "Never"},
+     'spec.template.spec.restartPolicy: Unsupported value: "Never": supported values: '
+     '"Always"'),
+    ({"spec.template.spec.activeDeadlineSeconds": 5},
+     "spec.template.spec.activeDeadlineSeconds: Forbidden: activeDeadlineSeconds in "
+     "DaemonSet is not Supported"),
+    ({"spec.minReadySeconds": -1}, f"spec.minReadySeconds: {NEGATIVE}"),
+    ({"spec.revisionHistoryLimit": -1}, f"spec.revisionHistoryLimit: {NEGATIVE}"),
+    ({"spec.updateStrategy": {"type": "X", "rollingUpdate": {"maxSurge": 1}}},
+     'spec.updateStrategy: Unsupported value: {"Type":"X","RollingUpdate":{"MaxUnavailable":0,'
+     '"MaxSurge":1}}: supported values: "RollingUpdate", "OnDelete"'),
+    ({ROLLING: {"maxUnavailable": -1}}, f"{ROLLING}.maxUnavailable: {NEGATIVE}"),
+    ({ROLLING: {"maxUnavailable": "x"}},
+     f'[{ROLLING}.maxUnavailable: Invalid value: "x": {PERCENT}, {ROLLING}.maxUnavailable: '
+     "Required value: cannot be 0 when maxSurge is 0]"),
+    ({ROLLING: {"maxUnavailable": 0, "maxSurge": "101%"}},
+     f'{ROLLING}.maxSurge: Invalid value: "101%": must not be greater than 100%'),
+    ({ROLLING: {"maxUnavailable": "10%", "maxSurge": 1}},
+     f"{ROLLING}.maxSurge: Invalid value: 1: may not be set when maxUnavailable is non-zero"),
+    ({ROLLING: {"maxUnavailable": "0%", "maxSurge": 0}},
+     f"{ROLLING}.maxUnavailable: Required value: cannot be 0 when maxSurge is 0"),
+])  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("after", "says"),
-    [
-        ({"spec.minReadySeconds": 3, "spec.template.spec.hostNetwork": True}, None),
-        ({"spec.selector.matchLabels": {"x": "y"}, "spec.template.metadata.labels": {"x": "y"}},
-         'spec.selector: Invalid value: {"matchLabels":{"x":"y"}}: field is immutable'),
-        ({"spec.minReadySeconds": -1}, f"spec.minReadySeconds: {NEGATIVE}"),
-    ],
-)  # fmt: skip
-def test_update(after: dict[str, Any], says: str | None) -> None:
-    assert update_complaint(KIND, changed(KIND, after), changed(KIND)) == says
+test_update = changes(KIND, cases=[
+    ({"spec.minReadySeconds": 3, "spec.template.spec.hostNetwork": True}, None),
+    ({"spec.selector.matchLabels": {"x": "y"}, "spec.template.metadata.labels": {"x": "y"}},
+     'spec.selector: Invalid value: {"matchLabels":{"x":"y"}}: field is immutable'),
+    ({"spec.minReadySeconds": -1}, f"spec.minReadySeconds: {NEGATIVE}"),
+])  # fmt: skip
 
 
 @pytest.mark.parametrize(("sent", "kept"), [("", "1"), ("-3", "1"), ("7", "7"), ("+7", "7")])

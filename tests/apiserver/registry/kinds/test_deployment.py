@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 
 from moorage.apiserver.registry.codec import Media
 from moorage.apiserver.registry.kind import Obj
-from moorage.apiserver.registry.kinds.deployment import DEPLOYMENT
-from moorage.apiserver.registry.kinds.deployment.conversion import ROLLBACK_ANNOTATION
-from tests.apiserver.registry.kinds.rows import WORKLOAD, columns, row
-from tests.apiserver.registry.rules import CODEC, KINDS, changed, decoded, update_complaint
+from moorage.apiserver.registry.kinds.deployment import DEPLOYMENT, ROLLBACK_ANNOTATION
+from tests.apiserver.registry.kinds.rows import WORKLOAD, columns, rows
+from tests.apiserver.registry.rules import CODEC, KINDS, changed, decoded, update_complaint, updates
 
 
 def test_a_template_gets_a_pods_defaults_but_for_what_admission_adds() -> None:
@@ -35,20 +34,12 @@ def test_a_template_gets_a_pods_defaults_but_for_what_admission_adds() -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "says"),
-    [
-        ({}, {"spec.selector.matchLabels": {"x": "y"},
-                            "spec.template.metadata.labels": {"x": "y"}},
-         'spec.selector: Invalid value: {"matchLabels":{"x":"y"}}: field is immutable'),
-        ({}, {"spec.replicas": 7}, ""),
-    ],
-)  # fmt: skip
-def test_update(before: dict[str, Any], after: dict[str, Any], says: str) -> None:
-    error = update_complaint(
-        "Deployment", changed("Deployment", after), changed("Deployment", before)
-    )
-    assert (error or "") == says
+test_update = updates("Deployment", cases=[
+    ({}, {"spec.selector.matchLabels": {"x": "y"},
+                        "spec.template.metadata.labels": {"x": "y"}},
+     'spec.selector: Invalid value: {"matchLabels":{"x":"y"}}: field is immutable'),
+    ({}, {"spec.replicas": 7}, ""),
+])  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -145,16 +136,11 @@ def test_invalid_rollback_annotation_stays_an_annotation(text: str) -> None:
     assert "rollbackTo" not in shown["spec"]
 
 
-@pytest.mark.parametrize(
-    ("fields", "cells"),
-    [
-        ({"spec": WORKLOAD, "status": {
-            "readyReplicas": 2, "updatedReplicas": 3, "availableReplicas": 1}},
-         ["x", "2/3", 3, 1, "90s", "a,b", "i:1,j", "app=w"]),
-    ],
-)  # fmt: skip
-def test_row(fields: dict[str, Any], cells: list[Any]) -> None:
-    assert row("Deployment", fields) == cells
+test_row = rows("Deployment", cases=[
+    ({"spec": WORKLOAD, "status": {
+        "readyReplicas": 2, "updatedReplicas": 3, "availableReplicas": 1}},
+     ["x", "2/3", 3, 1, "90s", "a,b", "i:1,j", "app=w"]),
+])  # fmt: skip
 
 
 def test_columns() -> None:

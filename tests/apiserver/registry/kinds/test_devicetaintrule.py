@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import pytest
-
 from tests.apiserver.registry.kinds.rows import CREATED, columns, row
-from tests.apiserver.registry.rules import KINDS, changed, complaint, decoded, update_complaint
+from tests.apiserver.registry.rules import KINDS, changed, creations, decoded, update_complaint
 
 KIND = "DeviceTaintRule"
 LABEL = (
@@ -34,27 +30,20 @@ CONDITION = {
 }
 
 
-@pytest.mark.parametrize(
-    ("sets", "says"),
-    [
-        ({}, None),
-        ({"spec.deviceSelector": {"driver": "d", "pool": "p/q", "device": "x"}}, None),
-        ({"spec.deviceSelector": {"driver": "", "pool": "", "device": "X"}},
-         "[spec.deviceSelector.driver: Required value, spec.deviceSelector.pool: Required value, "
-         f'spec.deviceSelector.device: Invalid value: "X": {LABEL}]'),
-        ({"spec.taint.key": ""},
-         '[spec.taint.key: Invalid value: "": name part must be non-empty, spec.taint.key: Invalid '
-         f'value: "": {NO_KEY}]'),
-        ({"spec.taint.value": "a b"}, f'spec.taint.value: Invalid value: "a b": {VALUE}'),
-        ({"spec.taint.effect": "None"}, None),
-        ({"spec.taint.effect": ""}, "spec.taint.effect: Required value"),
-        ({"spec.taint.effect": "X"}, f'spec.taint.effect: Unsupported value: "X": {EFFECTS}'),
-    ],
-)  # fmt: skip
-def test_creation(sets: dict[str, Any], says: str | None) -> None:
-    error = complaint(KIND, changed(KIND, sets))
-    assert (error and error.partition(" is invalid: ")[2]) == says
-    assert update_complaint(KIND, changed(KIND, sets), changed(KIND)) == says
+test_creation = creations(KIND, is_exact=True, in_updates=True, cases=[
+    ({}, None),
+    ({"spec.deviceSelector": {"driver": "d", "pool": "p/q", "device": "x"}}, None),
+    ({"spec.deviceSelector": {"driver": "", "pool": "", "device": "X"}},
+     "[spec.deviceSelector.driver: Required value, spec.deviceSelector.pool: Required value, "
+     f'spec.deviceSelector.device: Invalid value: "X": {LABEL}]'),
+    ({"spec.taint.key": ""},
+     '[spec.taint.key: Invalid value: "": name part must be non-empty, spec.taint.key: Invalid '
+     f'value: "": {NO_KEY}]'),
+    ({"spec.taint.value": "a b"}, f'spec.taint.value: Invalid value: "a b": {VALUE}'),
+    ({"spec.taint.effect": "None"}, None),
+    ({"spec.taint.effect": ""}, "spec.taint.effect: Required value"),
+    ({"spec.taint.effect": "X"}, f'spec.taint.effect: Unsupported value: "X": {EFFECTS}'),
+])  # fmt: skip
 
 
 def test_an_effect_that_does_not_change_stays_legal() -> None:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from moorage.apiserver.registry.kinds.event import EVENT, FIELD_ALIASES, from_core, to_core
-from tests.apiserver.registry.kinds.rows import CREATED, columns, row
+from tests.apiserver.registry.kinds.rows import CREATED, columns, rows
 
 CORE_FIELDS = {
     "metadata": {"name": "e"},
@@ -51,20 +48,15 @@ def test_every_alias_leads_to_a_field_one_can_select_by() -> None:
     assert set(FIELD_ALIASES.values()) <= labels
 
 
-@pytest.mark.parametrize(
-    ("fields", "cells"),
-    [
-        ({"type": "Normal", "reason": "R", "message": "m\n", "lastTimestamp": CREATED,
-                   "involvedObject": {"kind": "Pod", "name": "p", "fieldPath": "f"},
-                   "source": {"component": "c", "host": "h"}, "firstTimestamp": CREATED,
-                   "count": 4},
-         ["90s", "Normal", "R", "pod/p", "f", "c, h", "m", "90s", 4, "x"]),
-        ({"eventTime": CREATED, "reportingComponent": "rc", "involvedObject": {}},
-         ["90s", "", "", "", "", "rc", "", "90s", 1, "x"]),
-    ],
-)  # fmt: skip
-def test_row(fields: dict[str, Any], cells: list[Any]) -> None:
-    assert row("Event", fields) == cells
+test_row = rows("Event", cases=[
+    ({"type": "Normal", "reason": "R", "message": "m\n", "lastTimestamp": CREATED,
+               "involvedObject": {"kind": "Pod", "name": "p", "fieldPath": "f"},
+               "source": {"component": "c", "host": "h"}, "firstTimestamp": CREATED,
+               "count": 4},
+     ["90s", "Normal", "R", "pod/p", "f", "c, h", "m", "90s", 4, "x"]),
+    ({"eventTime": CREATED, "reportingComponent": "rc", "involvedObject": {}},
+     ["90s", "", "", "", "", "rc", "", "90s", 1, "x"]),
+])  # fmt: skip
 
 
 def test_columns() -> None:

@@ -7,7 +7,14 @@ from typing import Any
 import pytest
 
 from tests.apiserver.registry.kinds.rows import columns, row
-from tests.apiserver.registry.rules import KINDS, changed, complaint, decoded, update_complaint
+from tests.apiserver.registry.rules import (
+    KINDS,
+    changed,
+    complaint,
+    creations,
+    decoded,
+    update_complaint,
+)
 
 KIND = "FlowSchema"
 RULE = "spec.rules[0]"
@@ -42,74 +49,66 @@ EXEMPT = {
 }
 
 
-@pytest.mark.parametrize(
-    ("sets", "says"),
-    [
-        ({"spec.matchingPrecedence": -1},
-         "spec.matchingPrecedence: Invalid value: -1: must be a positive value"),
-        ({"spec.matchingPrecedence": 10001},
-         "spec.matchingPrecedence: Invalid value: 10001: must not be greater than 10000"),
-        ({"spec.matchingPrecedence": 1},
-         "spec.matchingPrecedence: Invalid value: 1: only the schema named 'exempt' may have "
-         "matchingPrecedence 1"),
-        ({"spec.distinguisherMethod": {"type": "X"}},
-         'spec.distinguisherMethod.type: Unsupported value: {"Type":"X"}: supported values: '
-         '"ByNamespace", "ByUser"'),
-        ({"spec.priorityLevelConfiguration": {"name": ""}},
-         "spec.priorityLevelConfiguration.name: Required value: must reference a priority level"),
-        ({f"{RULE}.subjects": []},
-         "spec.rules[0].subjects: Required value: subjects must contain at least one value"),
-        ({f"{RULE}.nonResourceRules": []},
-         "spec.rules[0]: Required value: at least one of resourceRules and nonResourceRules has to "
-         "be non-empty"),
-        ({f"{RULE}.subjects[0]": {"kind": "X"}},
-         'spec.rules[0].subjects[0].kind: Unsupported value: "X": supported values: "Group", '
-         '"ServiceAccount", "User"'),
-        ({f"{RULE}.subjects[0]": {"kind": "Group", "user": {"name": "u"}}},
-         "[spec.rules[0].subjects[0].group: Required value: group is required when subject kind is "
-         "'Group', spec.rules[0].subjects[0].user: Forbidden: user is forbidden when subject kind "
-         "is not 'User']"),
-        ({f"{RULE}.subjects[0]": {"kind": "User", "user": {"name": ""}}},
-         "spec.rules[0].subjects[0].user.name: Required value"),
-        ({f"{RULE}.subjects[0]": {
-            "kind": "ServiceAccount", "serviceAccount": {"name": "*", "namespace": ""}}},
-         "spec.rules[0].subjects[0].serviceAccount.namespace: Required value: must specify "
-         "namespace for service account"),
-        ({f"{RULE}.subjects[0]": {
-            "kind": "ServiceAccount", "serviceAccount": {"name": "a", "namespace": "B"}}},
-         f'spec.rules[0].subjects[0].serviceAccount.namespace: Invalid value: "B": {LABEL}'),
-        ({f"{RULE}.resourceRules": [{}]},
-         "[spec.rules[0].resourceRules[0].verbs: Required value: verbs must contain at least one "
-         "value, spec.rules[0].resourceRules[0].apiGroups: Required value: resource rules must "
-         "supply at least one api group, spec.rules[0].resourceRules[0].resources: Required "
-         "value: resource rules must supply at least one resource, "
-         "spec.rules[0].resourceRules[0].namespaces: Required value: resource rules that are not "
-         "cluster scoped must supply at least one namespace]"),
-        ({f"{RULE}.resourceRules": [
-            {"verbs": ["*", "a"], "apiGroups": ["*", "a"], "resources": ["*", "a"],
-             "namespaces": ["*", "a"]}]},
-         "[" + ", ".join(
-             f"spec.rules[0].resourceRules[0].{field}: Invalid value: [\"*\",\"a\"]: if '*' is "
-             f"present, must not specify other {what}" for field, what in (
-                 ("verbs", "verbs"), ("apiGroups", "api groups"), ("resources", "resources"),
-                 ("namespaces", "namespaces"))) + "]"),
-        ({f"{RULE}.resourceRules": [RESOURCES | {"verbs": ["run"], "namespaces": ["A"]}]},
-         f'[spec.rules[0].resourceRules[0].verbs: Unsupported value: ["run"]: {VERBS}, '
-         'spec.rules[0].resourceRules[0].namespaces[0]: Invalid value: "A": each member of this '
-         f"list must be '*' or a DNS-1123 label; {LABEL}]"),
-        ({f"{RULE}.nonResourceRules": [{"verbs": ["get"]}]},
-         "spec.rules[0].nonResourceRules[0].nonResourceURLs: Required value: nonResourceURLs must "
-         "contain at least one value"),
-        ({f"{RULE}.nonResourceRules": [{"verbs": ["get"], "nonResourceURLs": ["*", "/"]}]},
-         "spec.rules[0].nonResourceRules[0].nonResourceURLs: Invalid value: [\"*\",\"/\"]: if '*' "
-         "is present, must not specify other non-resource URLs"),
-    ],
-)  # fmt: skip
-def test_creation(sets: dict[str, Any], says: str) -> None:
-    error = complaint(KIND, changed(KIND, sets))
-    assert error is not None
-    assert error.partition(" is invalid: ")[2] == says
-    assert update_complaint(KIND, changed(KIND, sets), changed(KIND)) == says
+test_creation = creations(KIND, is_exact=True, in_updates=True, cases=[
+    ({"spec.matchingPrecedence": -1},
+     "spec.matchingPrecedence: Invalid value: -1: must be a positive value"),
+    ({"spec.matchingPrecedence": 10001},
+     "spec.matchingPrecedence: Invalid value: 10001: must not be greater than 10000"),
+    ({"spec.matchingPrecedence": 1},
+     "spec.matchingPrecedence: Invalid value: 1: only the schema named 'exempt' may have "
+     "matchingPrecedence 1"),
+    ({"spec.distinguisherMethod": {"type": "X"}},
+     'spec.distinguisherMethod.type: Unsupported value: {"Type":"X"}: supported values: '
+     '"ByNamespace", "ByUser"'),
+    ({"spec.priorityLevelConfiguration": {"name": ""}},
+     "spec.priorityLevelConfiguration.name: Required value: must reference a priority level"),
+    ({f"{RULE}.subjects": []},
+     "spec.rules[0].subjects: Required value: subjects must contain at least one value"),
+    ({f"{RULE}.nonResourceRules": []},
+     "spec.rules[0]: Required value: at least one of resourceRules and nonResourceRules has to "
+     "be non-empty"),
+    ({f"{RULE}.subjects[0]": {"kind": "X"}},
+     'spec.rules[0].subjects[0].kind: Unsupported value: "X": supported values: "Group", '
+     '"ServiceAccount", "User"'),
+    ({f"{RULE}.subjects[0]": {"kind": "Group", "user": {"name": "u"}}},
+     "[spec.rules[0].subjects[0].group: Required value: group is required when subject kind is "
+     "'Group', spec.rules[0].subjects[0].user: Forbidden: user is forbidden when subject kind "
+     "is not 'User']"),
+    ({f"{RULE}.subjects[0]": {"kind": "User", "user": {"name": ""}}},
+     "spec.rules[0].subjects[0].user.name: Required value"),
+    ({f"{RULE}.subjects[0]": {
+        "kind": "ServiceAccount", "serviceAccount": {"name": "*", "namespace": ""}}},
+     "spec.rules[0].subjects[0].serviceAccount.namespace: Required value: must specify "
+     "namespace for service account"),
+    ({f"{RULE}.subjects[0]": {
+        "kind": "ServiceAccount", "serviceAccount": {"name": "a", "namespace": "B"}}},
+     f'spec.rules[0].subjects[0].serviceAccount.namespace: Invalid value: "B": {LABEL}'),
+    ({f"{RULE}.resourceRules": [{}]},
+     "[spec.rules[0].resourceRules[0].verbs: Required value: verbs must contain at least one "
+     "value, spec.rules[0].resourceRules[0].apiGroups: Required value: resource rules must "
+     "supply at least one api group, spec.rules[0].resourceRules[0].resources: Required "
+     "value: resource rules must supply at least one resource, "
+     "spec.rules[0].resourceRules[0].namespaces: Required value: resource rules that are not "
+     "cluster scoped must supply at least one namespace]"),
+    ({f"{RULE}.resourceRules": [
+        {"verbs": ["*", "a"], "apiGroups": ["*", "a"], "resources": ["*", "a"],
+         "namespaces": ["*", "a"]}]},
+     "[" + ", ".join(
+         f"spec.rules[0].resourceRules[0].{field}: Invalid value: [\"*\",\"a\"]: if '*' is "
+         f"present, must not specify other {what}" for field, what in (
+             ("verbs", "verbs"), ("apiGroups", "api groups"), ("resources", "resources"),
+             ("namespaces", "namespaces"))) + "]"),
+    ({f"{RULE}.resourceRules": [RESOURCES | {"verbs": ["run"], "namespaces": ["A"]}]},
+     f'[spec.rules[0].resourceRules[0].verbs: Unsupported value: ["run"]: {VERBS}, '
+     'spec.rules[0].resourceRules[0].namespaces[0]: Invalid value: "A": each member of this '
+     f"list must be '*' or a DNS-1123 label; {LABEL}]"),
+    ({f"{RULE}.nonResourceRules": [{"verbs": ["get"]}]},
+     "spec.rules[0].nonResourceRules[0].nonResourceURLs: Required value: nonResourceURLs must "
+     "contain at least one value"),
+    ({f"{RULE}.nonResourceRules": [{"verbs": ["get"], "nonResourceURLs": ["*", "/"]}]},
+     "spec.rules[0].nonResourceRules[0].nonResourceURLs: Invalid value: [\"*\",\"/\"]: if '*' "
+     "is present, must not specify other non-resource URLs"),
+])  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,14 @@ from typing import Any
 import pytest
 
 from tests.apiserver.registry.kinds.rows import columns, row
-from tests.apiserver.registry.rules import KINDS, changed, complaint, decoded, update_complaint
+from tests.apiserver.registry.rules import (
+    KINDS,
+    changed,
+    complaint,
+    creations,
+    decoded,
+    update_complaint,
+)
 
 KIND = "Ingress"
 PATH = "spec.rules[0].http.paths[0]"
@@ -23,78 +30,69 @@ WILDCARD = (
 )
 
 
-@pytest.mark.parametrize(
-    ("sets", "says"),
-    [
-        ({}, None),
-        ({HOST: ""}, None),
-        ({HOST: "*.example.com"}, None),
-        ({HOST: "10.0.0.1"},
-         f'{HOST}: Invalid value: "10.0.0.1": must be a DNS name, not an IP address'),
-        ({HOST: "A"}, f'{HOST}: Invalid value: "A": {SUBDOMAIN}'),
-        ({HOST: "*"}, f'{HOST}: Invalid value: "*": {WILDCARD}'),
-        ({HOST: "a.*.b"}, f'{HOST}: Invalid value: "a.*.b": {WILDCARD}'),
-        ({"spec.rules[0].http.paths": []}, "spec.rules[0].http.paths: Required value"),
-        ({f"{PATH}.pathType": "Regex"},
-         f'{PATH}.pathType: Unsupported value: "Regex": supported values: "Exact", '
-         '"ImplementationSpecific", "Prefix"'),
-        ({f"{PATH}.path": ""}, f'{PATH}.path: Invalid value: "": must be an absolute path'),
-        ({f"{PATH}.path": "a"}, f'{PATH}.path: Invalid value: "a": must be an absolute path'),
-        ({f"{PATH}.path": "/a//b"},
-         f'{PATH}.path: Invalid value: "/a//b": must not contain \'//\''),
-        ({f"{PATH}.path": "/%2F"},
-         f'{PATH}.path: Invalid value: "/%2F": must not contain \'%2F\''),
-        ({f"{PATH}.path": "/a/.."},
-         f'{PATH}.path: Invalid value: "/a/..": cannot end with \'/..\''),
-        ({f"{PATH}.path": "", f"{PATH}.pathType": "ImplementationSpecific"}, None),
-        ({f"{PATH}.path": "/a//b", f"{PATH}.pathType": "ImplementationSpecific"}, None),
-        ({f"{PATH}.path": "a", f"{PATH}.pathType": "ImplementationSpecific"},
-         f'{PATH}.path: Invalid value: "a": must be an absolute path'),
-        ({f"{PATH}.backend": {}},
-         f'{PATH}.backend: Invalid value: "": resource or service backend is required'),
-        ({f"{PATH}.backend.resource": {"kind": "K", "name": "n"}},
-         f'{PATH}.backend: Invalid value: "": cannot set both resource and service backends'),
-        ({f"{PATH}.backend": {"resource": {"kind": "K", "name": "n"}}}, None),
-        ({f"{PATH}.backend": {"resource": {"kind": "K/", "name": "n", "apiGroup": "g"}}},
-         f'{PATH}.backend.resource.kind: Invalid value: "K/": may not contain \'/\''),
-        ({f"{PATH}.backend": {"resource": {"kind": "K", "apiGroup": "g"}}},
-         f"{PATH}.backend.resource.name: Required value"),
-        ({f"{PATH}.backend": {"resource": {"kind": "K", "name": "n", "apiGroup": "G"}}},
-         f'{PATH}.backend.resource.apiGroup: Invalid value: "G": {SUBDOMAIN}'),
-        ({f"{PATH}.backend.service.name": ""}, f"{PATH}.backend.service.name: Required value"),
-        ({f"{PATH}.backend.service.name": "1-digit"}, None),
-        ({f"{PATH}.backend.service.name": "S"},
-         f'{PATH}.backend.service.name: Invalid value: "S": {LABEL}'),
-        ({f"{PATH}.backend.service.port": {}},
-         f"{PATH}.backend: Required value: port name or number is required"),
-        ({f"{PATH}.backend.service.port": {"name": "http"}}, None),
-        ({f"{PATH}.backend.service.port": {"name": "a--b"}},
-         f'{PATH}.backend.service.port.name: Invalid value: "a--b": must not contain consecutive '
-         "hyphens"),
-        ({f"{PATH}.backend.service.port.name": "http"},
-         f'{PATH}.backend: Invalid value: "": cannot set both port name & port number'),
-        ({f"{PATH}.backend.service.port.number": 65536},
-         f"{PATH}.backend.service.port.number: Invalid value: 65536: must be between 1 and "
-         "65535, inclusive"),
-        ({"spec.tls[0].hosts[0]": "*.example.com"}, None),
-        ({"spec.tls[0].hosts[0]": "**"}, f'spec.tls[0].hosts[0]: Invalid value: "**": {WILDCARD}'),
-        ({"spec.tls[0].secretName": "S"},
-         f'spec.tls[0].secretName: Invalid value: "S": {SUBDOMAIN}'),
-        ({"spec.tls[0].secretName": ""}, None),
-        ({"spec.ingressClassName": "C"},
-         f'spec.ingressClassName: Invalid value: "C": {SUBDOMAIN}'),
-        ({"metadata.annotations": {OLD_CLASS: "a"}, "spec.ingressClassName": "a"}, None),
-        ({"metadata.annotations": {OLD_CLASS: "a"}, "spec.ingressClassName": "b"},
-         f'annotations.{OLD_CLASS}: Invalid value: "a": must match `ingressClassName` when both '
-         "are specified"),
-    ],
-)  # fmt: skip
-def test_rules(sets: dict[str, Any], says: str | None) -> None:
-    refusal = complaint(KIND, changed(KIND, sets))
-    if says is None:
-        assert refusal is None
-        return
-    assert str(refusal).startswith(f'Ingress.networking.k8s.io "i" is invalid: {says}')
+test_rules = creations(KIND, cases=[
+    ({}, None),
+    ({HOST: ""}, None),
+    ({HOST: "*.example.com"}, None),
+    ({HOST: "10.0.0.1"},
+     f'{HOST}: Invalid value: "10.0.0.1": must be a DNS name, not an IP address'),
+    ({HOST: "A"}, f'{HOST}: Invalid value: "A": {SUBDOMAIN}'),
+    ({HOST: "*"}, f'{HOST}: Invalid value: "*": {WILDCARD}'),
+    ({HOST: "a.*.b"}, f'{HOST}: Invalid value: "a.*.b": {WILDCARD}'),
+    ({"spec.rules[0].http.paths": []}, "spec.rules[0].http.paths: Required value"),
+    ({f"{PATH}.pathType": "Regex"},
+     f'{PATH}.pathType: Unsupported value: "Regex": supported values: "Exact", '
+     '"ImplementationSpecific", "Prefix"'),
+    ({f"{PATH}.path": ""}, f'{PATH}.path: Invalid value: "": must be an absolute path'),
+    ({f"{PATH}.path": "a"}, f'{PATH}.path: Invalid value: "a": must be an absolute path'),
+    ({f"{PATH}.path": "/a//b"},
+     f'{PATH}.path: Invalid value: "/a//b": must not contain \'//\''),
+    ({f"{PATH}.path": "/%2F"},
+     f'{PATH}.path: Invalid value: "/%2F": must not contain \'%2F\''),
+    ({f"{PATH}.path": "/a/.."},
+     f'{PATH}.path: Invalid value: "/a/..": cannot end with \'/..\''),
+    ({f"{PATH}.path": "", f"{PATH}.pathType": "ImplementationSpecific"}, None),
+    ({f"{PATH}.path": "/a//b", f"{PATH}.pathType": "ImplementationSpecific"}, None),
+    ({f"{PATH}.path": "a", f"{PATH}.pathType": "ImplementationSpecific"},
+     f'{PATH}.path: Invalid value: "a": must be an absolute path'),
+    ({f"{PATH}.backend": {}},
+     f'{PATH}.backend: Invalid value: "": resource or service backend is required'),
+    ({f"{PATH}.backend.resource": {"kind": "K", "name": "n"}},
+     f'{PATH}.backend: Invalid value: "": cannot set both resource and service backends'),
+    ({f"{PATH}.backend": {"resource": {"kind": "K", "name": "n"}}}, None),
+    ({f"{PATH}.backend": {"resource": {"kind": "K/", "name": "n", "apiGroup": "g"}}},
+     f'{PATH}.backend.resource.kind: Invalid value: "K/": may not contain \'/\''),
+    ({f"{PATH}.backend": {"resource": {"kind": "K", "apiGroup": "g"}}},
+     f"{PATH}.backend.resource.name: Required value"),
+    ({f"{PATH}.backend": {"resource": {"kind": "K", "name": "n", "apiGroup": "G"}}},
+     f'{PATH}.backend.resource.apiGroup: Invalid value: "G": {SUBDOMAIN}'),
+    ({f"{PATH}.backend.service.name": ""}, f"{PATH}.backend.service.name: Required value"),
+    ({f"{PATH}.backend.service.name": "1-digit"}, None),
+    ({f"{PATH}.backend.service.name": "S"},
+     f'{PATH}.backend.service.name: Invalid value: "S": {LABEL}'),
+    ({f"{PATH}.backend.service.port": {}},
+     f"{PATH}.backend: Required value: port name or number is required"),
+    ({f"{PATH}.backend.service.port": {"name": "http"}}, None),
+    ({f"{PATH}.backend.service.port": {"name": "a--b"}},
+     f'{PATH}.backend.service.port.name: Invalid value: "a--b": must not contain consecutive '
+     "hyphens"),
+    ({f"{PATH}.backend.service.port.name": "http"},
+     f'{PATH}.backend: Invalid value: "": cannot set both port name & port number'),
+    ({f"{PATH}.backend.service.port.number": 65536},
+     f"{PATH}.backend.service.port.number: Invalid value: 65536: must be between 1 and "
+     "65535, inclusive"),
+    ({"spec.tls[0].hosts[0]": "*.example.com"}, None),
+    ({"spec.tls[0].hosts[0]": "**"}, f'spec.tls[0].hosts[0]: Invalid value: "**": {WILDCARD}'),
+    ({"spec.tls[0].secretName": "S"},
+     f'spec.tls[0].secretName: Invalid value: "S": {SUBDOMAIN}'),
+    ({"spec.tls[0].secretName": ""}, None),
+    ({"spec.ingressClassName": "C"},
+     f'spec.ingressClassName: Invalid value: "C": {SUBDOMAIN}'),
+    ({"metadata.annotations": {OLD_CLASS: "a"}, "spec.ingressClassName": "a"}, None),
+    ({"metadata.annotations": {OLD_CLASS: "a"}, "spec.ingressClassName": "b"},
+     f'annotations.{OLD_CLASS}: Invalid value: "a": must match `ingressClassName` when both '
+     "are specified"),
+])  # fmt: skip
 
 
 def test_rules_or_a_default_backend_are_needed() -> None:

@@ -7,7 +7,13 @@ from typing import Any
 import pytest
 
 from tests.apiserver.registry.kinds.rows import columns, row
-from tests.apiserver.registry.rules import KINDS, changed, complaint, decoded, update_complaint
+from tests.apiserver.registry.rules import (
+    KINDS,
+    changed,
+    creations,
+    decoded,
+    update_complaint,
+)
 
 KIND = "NetworkPolicy"
 PORT = "spec.ingress[0].ports[0]"
@@ -27,58 +33,49 @@ def test_defaults() -> None:
     assert given["spec"]["policyTypes"] == ["Egress"]
 
 
-@pytest.mark.parametrize(
-    ("sets", "says"),
-    [
-        ({}, None),
-        ({"spec": {}}, None),
-        ({"spec.podSelector": WRONG_VALUE},
-         'spec.podSelector.matchExpressions[0].values[0]: Invalid value: "-": '),
-        ({f"{PORT}.protocol": "ICMP"},
-         f'{PORT}.protocol: Unsupported value: "ICMP": supported values: "TCP", "UDP", "SCTP"'),
-        ({f"{PORT}.port": 0},
-         f"{PORT}.port: Invalid value: 0: must be between 1 and 65535, inclusive"),
-        ({f"{PORT}.port": "http"}, None),
-        ({f"{PORT}.port": "80"},
-         f'{PORT}.port: Invalid value: "80": must contain at least one letter (a-z)'),
-        ({f"{PORT}.endPort": 80}, None),
-        ({f"{PORT}.endPort": 79},
-         f"{PORT}.endPort: Invalid value: 79: must be greater than or equal to `port`"),
-        ({f"{PORT}.endPort": 65536},
-         f"{PORT}.endPort: Invalid value: 65536: must be between 1 and 65535, inclusive"),
-        ({f"{PORT}.port": "http", f"{PORT}.endPort": 80},
-         f"{PORT}.endPort: Invalid value: 80: may not be specified when `port` is non-numeric"),
-        ({PORT: {"endPort": 80}},
-         f"{PORT}.endPort: Invalid value: 80: may not be specified when `port` is not specified"),
-        ({PEER: {}}, f"{PEER}: Required value: must specify a peer"),
-        ({f"{PEER}.namespaceSelector": {}}, None),
-        ({f"{PEER}.namespaceSelector": WRONG_VALUE},
-         f'{PEER}.namespaceSelector.matchExpressions[0].values[0]: Invalid value: "-": '),
-        ({f"{PEER}.ipBlock": {"cidr": "10.0.0.0/8"}},
-         f"{PEER}: Forbidden: may not specify both ipBlock and another peer"),
-        ({f"{BLOCK}.cidr": ""}, f"{BLOCK}.cidr: Required value"),
-        ({f"{BLOCK}.cidr": "10.0.0.1/8"},
-         f'{BLOCK}.cidr: Invalid value: "10.0.0.1/8": must not have bits set beyond the prefix '
-         "length"),
-        ({f"{BLOCK}.except[0]": "11.0.0.0/16"},
-         f'{BLOCK}.except[0]: Invalid value: "11.0.0.0/16": must be a strict subset of `cidr`'),
-        ({f"{BLOCK}.except[0]": "10.0.0.0/8"},
-         f'{BLOCK}.except[0]: Invalid value: "10.0.0.0/8": must be a strict subset of `cidr`'),
-        ({f"{BLOCK}.except[0]": "fd00::/64"},
-         f'{BLOCK}.except[0]: Invalid value: "fd00::/64": must be a strict subset of `cidr`'),
-        ({"spec.policyTypes": ["Ingress", "X"]},
-         'spec.policyTypes[1]: Unsupported value: "X": supported values: "Ingress", "Egress"'),
-        ({"spec.policyTypes": ["Ingress", "Egress", "X"]},
-         'spec.policyTypes: Invalid value: ["Ingress","Egress","X"]: may not specify more than '
-         "two policyTypes"),
-    ],
-)  # fmt: skip
-def test_rules(sets: dict[str, Any], says: str | None) -> None:
-    refusal = complaint(KIND, changed(KIND, sets))
-    if says is None:
-        assert refusal is None
-        return
-    assert str(refusal).startswith(f'NetworkPolicy.networking.k8s.io "n" is invalid: {says}')
+test_rules = creations(KIND, cases=[
+    ({}, None),
+    ({"spec": {}}, None),
+    ({"spec.podSelector": WRONG_VALUE},
+     'spec.podSelector.matchExpressions[0].values[0]: Invalid value: "-": '),
+    ({f"{PORT}.protocol": "ICMP"},
+     f'{PORT}.protocol: Unsupported value: "ICMP": supported values: "TCP", "UDP", "SCTP"'),
+    ({f"{PORT}.port": 0},
+     f"{PORT}.port: Invalid value: 0: must be between 1 and 65535, inclusive"),
+    ({f"{PORT}.port": "http"}, None),
+    ({f"{PORT}.port": "80"},
+     f'{PORT}.port: Invalid value: "80": must contain at least one letter (a-z)'),
+    ({f"{PORT}.endPort": 80}, None),
+    ({f"{PORT}.endPort": 79},
+     f"{PORT}.endPort: Invalid value: 79: must be greater than or equal to `port`"),
+    ({f"{PORT}.endPort": 65536},
+     f"{PORT}.endPort: Invalid value: 65536: must be between 1 and 65535, inclusive"),
+    ({f"{PORT}.port": "http", f"{PORT}.endPort": 80},
+     f"{PORT}.endPort: Invalid value: 80: may not be specified when `port` is non-numeric"),
+    ({PORT: {"endPort": 80}},
+     f"{PORT}.endPort: Invalid value: 80: may not be specified when `port` is not specified"),
+    ({PEER: {}}, f"{PEER}: Required value: must specify a peer"),
+    ({f"{PEER}.namespaceSelector": {}}, None),
+    ({f"{PEER}.namespaceSelector": WRONG_VALUE},
+     f'{PEER}.namespaceSelector.matchExpressions[0].values[0]: Invalid value: "-": '),
+    ({f"{PEER}.ipBlock": {"cidr": "10.0.0.0/8"}},
+     f"{PEER}: Forbidden: may not specify both ipBlock and another peer"),
+    ({f"{BLOCK}.cidr": ""}, f"{BLOCK}.cidr: Required value"),
+    ({f"{BLOCK}.cidr": "10.0.0.1/8"},
+     f'{BLOCK}.cidr: Invalid value: "10.0.0.1/8": must not have bits set beyond the prefix '
+     "length"),
+    ({f"{BLOCK}.except[0]": "11.0.0.0/16"},
+     f'{BLOCK}.except[0]: Invalid value: "11.0.0.0/16": must be a strict subset of `cidr`'),
+    ({f"{BLOCK}.except[0]": "10.0.0.0/8"},
+     f'{BLOCK}.except[0]: Invalid value: "10.0.0.0/8": must be a strict subset of `cidr`'),
+    ({f"{BLOCK}.except[0]": "fd00::/64"},
+     f'{BLOCK}.except[0]: Invalid value: "fd00::/64": must be a strict subset of `cidr`'),
+    ({"spec.policyTypes": ["Ingress", "X"]},
+     'spec.policyTypes[1]: Unsupported value: "X": supported values: "Ingress", "Egress"'),
+    ({"spec.policyTypes": ["Ingress", "Egress", "X"]},
+     'spec.policyTypes: Invalid value: ["Ingress","Egress","X"]: may not specify more than '
+     "two policyTypes"),
+])  # fmt: skip
 
 
 @pytest.mark.parametrize(

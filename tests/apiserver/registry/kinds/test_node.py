@@ -7,8 +7,14 @@ from typing import Any
 import pytest
 
 from moorage.apiserver.registry.kinds.node import warn_node
-from tests.apiserver.registry.kinds.rows import columns, row
-from tests.apiserver.registry.rules import KINDS, changed, complaint, decoded, update_complaint
+from tests.apiserver.registry.kinds.rows import columns, row, rows
+from tests.apiserver.registry.rules import (
+    KINDS,
+    changed,
+    complaint,
+    decoded,
+    updates,
+)
 
 
 def test_what_a_node_can_give_is_what_it_has() -> None:
@@ -17,21 +23,15 @@ def test_what_a_node_can_give_is_what_it_has() -> None:
     assert node["status"]["allocatable"] == {"cpu": "3", "memory": "8Gi"}
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "says"),
-    [
-        ({"spec.podCIDR": "10.0.0.0/24", "spec.podCIDRs": ["10.0.0.0/24"]},
-         {"spec.podCIDR": "10.0.1.0/24", "spec.podCIDRs": ["10.0.1.0/24"]},
-         "spec.podCIDRs: Forbidden: node updates may not change podCIDR except from \"\" to valid"),
-        ({}, {"spec.podCIDR": "10.0.1.0/24", "spec.podCIDRs": ["10.0.1.0/24"]}, ""),
-        ({"spec.providerID": "a"}, {"spec.providerID": "b"},
-         'spec.providerID: Forbidden: node updates may not change providerID except from "" to '
-         "valid"),
-    ],
-)  # fmt: skip
-def test_update(before: dict[str, Any], after: dict[str, Any], says: str) -> None:
-    error = update_complaint("Node", changed("Node", after), changed("Node", before))
-    assert (error or "") == says
+test_update = updates("Node", cases=[
+    ({"spec.podCIDR": "10.0.0.0/24", "spec.podCIDRs": ["10.0.0.0/24"]},
+     {"spec.podCIDR": "10.0.1.0/24", "spec.podCIDRs": ["10.0.1.0/24"]},
+     "spec.podCIDRs: Forbidden: node updates may not change podCIDR except from \"\" to valid"),
+    ({}, {"spec.podCIDR": "10.0.1.0/24", "spec.podCIDRs": ["10.0.1.0/24"]}, ""),
+    ({"spec.providerID": "a"}, {"spec.providerID": "b"},
+     'spec.providerID: Forbidden: node updates may not change providerID except from "" to '
+     "valid"),
+])  # fmt: skip
 
 
 _TAINT = {"key": "k", "value": "v", "effect": "NoSchedule"}
@@ -71,17 +71,12 @@ NODE_INFO = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("fields", "cells"),
-    [
-        ({"status": {**READY, "nodeInfo": NODE_INFO, "addresses": [
-            {"type": "InternalIP", "address": "10.0.0.1"}]}},
-         ["x", "Ready", "<none>", "90s", "v1.36.0", "10.0.0.1", "<none>", "Debian", "6.1 (amd64)",
-          "containerd://2.1"]),
-    ],
-)  # fmt: skip
-def test_row(fields: dict[str, Any], cells: list[Any]) -> None:
-    assert row("Node", fields) == cells
+test_row = rows("Node", cases=[
+    ({"status": {**READY, "nodeInfo": NODE_INFO, "addresses": [
+        {"type": "InternalIP", "address": "10.0.0.1"}]}},
+     ["x", "Ready", "<none>", "90s", "v1.36.0", "10.0.0.1", "<none>", "Debian", "6.1 (amd64)",
+      "containerd://2.1"]),
+])  # fmt: skip
 
 
 def test_columns() -> None:

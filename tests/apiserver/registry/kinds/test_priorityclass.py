@@ -2,58 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Any
+from tests.apiserver.registry.kinds.rows import columns, rows
+from tests.apiserver.registry.rules import creations, updates
 
-import pytest
-
-from tests.apiserver.registry.kinds.rows import columns, row
-from tests.apiserver.registry.rules import changed, complaint, update_complaint
-
-
-@pytest.mark.parametrize(
-    ("sets", "says"),
-    [
-        ({"metadata.name": "system-node-critical", "value": 2000001000}, None),
-        ({"metadata.name": "system-node-critical", "value": 5},
-         "metadata.name: Forbidden: priority class names with 'system-' prefix are reserved for "
-         "system use only. error: value of system-node-critical PriorityClass must be 2000001000"),
-    ],
-)  # fmt: skip
-def test_creation(sets: dict[str, Any], says: str | None) -> None:
-    error = complaint("PriorityClass", changed("PriorityClass", sets))
-    if says is None:
-        assert error is None
-    else:
-        assert error is not None
-        assert says in error.partition(" is invalid: ")[2]
+test_creation = creations("PriorityClass", cases=[
+    ({"metadata.name": "system-node-critical", "value": 2000001000}, None),
+    ({"metadata.name": "system-node-critical", "value": 5},
+     "metadata.name: Forbidden: priority class names with 'system-' prefix are reserved for "
+     "system use only. error: value of system-node-critical PriorityClass must be 2000001000"),
+])  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "says"),
-    [
-        ({}, {"value": 6}, "value: Forbidden: may not be changed in an update."),
-        ({"preemptionPolicy": "Never"},
-         {"preemptionPolicy": "PreemptLowerPriority"},
-         'preemptionPolicy: Invalid value: "PreemptLowerPriority": field is immutable'),
-        ({}, {"description": "other"}, ""),
-    ],
-)  # fmt: skip
-def test_update(before: dict[str, Any], after: dict[str, Any], says: str) -> None:
-    error = update_complaint(
-        "PriorityClass", changed("PriorityClass", after), changed("PriorityClass", before)
-    )
-    assert (error or "") == says
+test_update = updates("PriorityClass", cases=[
+    ({}, {"value": 6}, "value: Forbidden: may not be changed in an update."),
+    ({"preemptionPolicy": "Never"},
+     {"preemptionPolicy": "PreemptLowerPriority"},
+     'preemptionPolicy: Invalid value: "PreemptLowerPriority": field is immutable'),
+    ({}, {"description": "other"}, ""),
+])  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("fields", "cells"),
-    [
-        ({"value": 7, "globalDefault": True, "preemptionPolicy": "Never"},
-         ["x", 7, True, "90s", "Never"]),
-    ],
-)  # fmt: skip
-def test_row(fields: dict[str, Any], cells: list[Any]) -> None:
-    assert row("PriorityClass", fields) == cells
+test_row = rows("PriorityClass", cases=[
+    ({"value": 7, "globalDefault": True, "preemptionPolicy": "Never"},
+     ["x", 7, True, "90s", "Never"]),
+])  # fmt: skip
 
 
 def test_columns() -> None:

@@ -6,23 +6,14 @@ from typing import Any
 
 import pytest
 
-from tests.apiserver.registry.kinds.rows import WORKLOAD, columns, row
-from tests.apiserver.registry.rules import changed, update_complaint
+from tests.apiserver.registry.kinds.rows import WORKLOAD, columns, rows
+from tests.apiserver.registry.rules import changed, update_complaint, updates
 
-
-@pytest.mark.parametrize(
-    ("before", "after", "says"),
-    [
-        ({}, {"spec.selector.matchLabels": {"x": "y"},
-                            "spec.template.metadata.labels": {"x": "y"}},
-         'spec.selector: Invalid value: {"matchLabels":{"x":"y"}}: field is immutable'),
-    ],
-)  # fmt: skip
-def test_update(before: dict[str, Any], after: dict[str, Any], says: str) -> None:
-    error = update_complaint(
-        "ReplicaSet", changed("ReplicaSet", after), changed("ReplicaSet", before)
-    )
-    assert (error or "") == says
+test_update = updates("ReplicaSet", cases=[
+    ({}, {"spec.selector.matchLabels": {"x": "y"},
+                        "spec.template.metadata.labels": {"x": "y"}},
+     'spec.selector: Invalid value: {"matchLabels":{"x":"y"}}: field is immutable'),
+])  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -38,15 +29,10 @@ def test_status(status: dict[str, Any], says: str | None) -> None:
     assert update_complaint("ReplicaSet", new, changed("ReplicaSet"), "status") == says
 
 
-@pytest.mark.parametrize(
-    ("fields", "cells"),
-    [
-        ({"spec": WORKLOAD, "status": {"replicas": 3, "readyReplicas": 2}},
-         ["x", 3, 3, 2, "90s", "a,b", "i:1,j", "app=w"]),
-    ],
-)  # fmt: skip
-def test_row(fields: dict[str, Any], cells: list[Any]) -> None:
-    assert row("ReplicaSet", fields) == cells
+test_row = rows("ReplicaSet", cases=[
+    ({"spec": WORKLOAD, "status": {"replicas": 3, "readyReplicas": 2}},
+     ["x", 3, 3, 2, "90s", "a,b", "i:1,j", "app=w"]),
+])  # fmt: skip
 
 
 def test_columns() -> None:

@@ -3,32 +3,30 @@
 from __future__ import annotations
 
 import json
-from typing import Any
-
-import pytest
 
 from tests.apiserver.registry.kinds.rows import columns, row
-from tests.apiserver.registry.rules import KINDS, changed, complaint, decoded, update_complaint
+from tests.apiserver.registry.rules import (
+    KINDS,
+    changed,
+    complaint,
+    creations,
+    decoded,
+    update_complaint,
+)
 
 KIND = "ResourceClaimTemplate"
 EXACT = "spec.spec.devices.requests[0].exactly"
 
 
-@pytest.mark.parametrize(
-    ("sets", "says"),
-    [
-        ({}, None),
-        ({"spec.metadata": {"labels": {"a": "b"}, "annotations": {"a": "b"}}}, None),
-        ({"spec.metadata": {"name": "x", "finalizers": ["a/b"]}},
-         "[spec.metadata.name: Forbidden: cannot be set, spec.metadata.finalizers: Forbidden: "
-         "cannot be set]"),
-        ({EXACT: {}}, f"{EXACT}.deviceClassName: Required value"),
-        ({f"{EXACT}.count": -1}, f"{EXACT}.count: Invalid value: -1: must be greater than zero"),
-    ],
-)  # fmt: skip
-def test_creation(sets: dict[str, Any], says: str | None) -> None:
-    error = complaint(KIND, changed(KIND, sets))
-    assert (error and error.partition(" is invalid: ")[2]) == says
+test_creation = creations(KIND, is_exact=True, cases=[
+    ({}, None),
+    ({"spec.metadata": {"labels": {"a": "b"}, "annotations": {"a": "b"}}}, None),
+    ({"spec.metadata": {"name": "x", "finalizers": ["a/b"]}},
+     "[spec.metadata.name: Forbidden: cannot be set, spec.metadata.finalizers: Forbidden: "
+     "cannot be set]"),
+    ({EXACT: {}}, f"{EXACT}.deviceClassName: Required value"),
+    ({f"{EXACT}.count": -1}, f"{EXACT}.count: Invalid value: -1: must be greater than zero"),
+])  # fmt: skip
 
 
 def test_labels_and_annotations_of_claims_are_checked() -> None:

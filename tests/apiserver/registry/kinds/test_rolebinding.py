@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import pytest
-
-from tests.apiserver.registry.kinds.rows import columns, row
-from tests.apiserver.registry.rules import KINDS, changed, decoded, update_complaint
+from tests.apiserver.registry.kinds.rows import columns, rows
+from tests.apiserver.registry.rules import KINDS, changed, decoded, updates
 
 
 def test_a_bindings_subjects_know_their_group() -> None:
@@ -23,34 +19,21 @@ def test_a_bindings_subjects_know_their_group() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "says"),
-    [
-        ({}, {"roleRef.name": "z"},
-         'roleRef: Invalid value: {"apiGroup":"rbac.authorization.k8s.io","kind":"Role",'
-         '"name":"z"}: cannot change roleRef'),
-        ({}, {"subjects": []}, ""),
-    ],
-)  # fmt: skip
-def test_update(before: dict[str, Any], after: dict[str, Any], says: str) -> None:
-    error = update_complaint(
-        "RoleBinding", changed("RoleBinding", after), changed("RoleBinding", before)
-    )
-    assert (error or "") == says
+test_update = updates("RoleBinding", cases=[
+    ({}, {"roleRef.name": "z"},
+     'roleRef: Invalid value: {"apiGroup":"rbac.authorization.k8s.io","kind":"Role",'
+     '"name":"z"}: cannot change roleRef'),
+    ({}, {"subjects": []}, ""),
+])  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("fields", "cells"),
-    [
-        ({"roleRef": {"kind": "Role", "name": "r"}, "subjects": [
-            {"kind": "User", "name": "u"}, {"kind": "User", "name": "v"},
-            {"kind": "Group", "name": "g"},
-            {"kind": "ServiceAccount", "name": "s", "namespace": "n"}]},
-         ["x", "Role/r", "90s", "u, v", "g", "n/s"]),
-    ],
-)  # fmt: skip
-def test_row(fields: dict[str, Any], cells: list[Any]) -> None:
-    assert row("RoleBinding", fields) == cells
+test_row = rows("RoleBinding", cases=[
+    ({"roleRef": {"kind": "Role", "name": "r"}, "subjects": [
+        {"kind": "User", "name": "u"}, {"kind": "User", "name": "v"},
+        {"kind": "Group", "name": "g"},
+        {"kind": "ServiceAccount", "name": "s", "namespace": "n"}]},
+     ["x", "Role/r", "90s", "u, v", "g", "n/s"]),
+])  # fmt: skip
 
 
 def test_columns() -> None:

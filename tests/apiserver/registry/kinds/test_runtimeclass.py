@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from moorage.apiserver.registry.codec import Media
 from moorage.apiserver.registry.kind import ALL_VERBS, Obj, Served
 from moorage.apiserver.registry.kinds.runtimeclass import RUNTIME_CLASS, warn_runtime_class
-from tests.apiserver.registry.kinds.rows import columns, row
-from tests.apiserver.registry.rules import BASES, CODEC, changed, decoded, update_complaint
+from tests.apiserver.registry.kinds.rows import columns, rows
+from tests.apiserver.registry.rules import BASES, CODEC, changed, decoded, update_complaint, updates
 
 
 def test_classes_are_served_in_every_version_they_ever_had() -> None:
@@ -30,20 +30,12 @@ def test_a_class_gets_no_default() -> None:
     assert decoded(RUNTIME_CLASS, changed("RuntimeClass")) == BASES["RuntimeClass"]
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "says"),
-    [
-        ({}, {"handler": "kata"},
-         'handler: Invalid value: "kata": field is immutable'),
-        ({}, {"overhead": {"podFixed": {"cpu": "1"}}}, ""),
-        ({}, {"scheduling": {"nodeSelector": {"a": "b"}}}, ""),
-    ],
-)  # fmt: skip
-def test_update(before: dict[str, Any], after: dict[str, Any], says: str) -> None:
-    error = update_complaint(
-        "RuntimeClass", changed("RuntimeClass", after), changed("RuntimeClass", before)
-    )
-    assert (error or "") == says
+test_update = updates("RuntimeClass", cases=[
+    ({}, {"handler": "kata"},
+     'handler: Invalid value: "kata": field is immutable'),
+    ({}, {"overhead": {"podFixed": {"cpu": "1"}}}, ""),
+    ({}, {"scheduling": {"nodeSelector": {"a": "b"}}}, ""),
+])  # fmt: skip
 
 
 def test_an_update_to_an_invalid_handler_fails_twice() -> None:
@@ -160,14 +152,9 @@ def test_old_versions_come_with_a_warning() -> None:
     assert "use node.k8s.io/v1 RuntimeClass" in V1ALPHA1.warning
 
 
-@pytest.mark.parametrize(
-    ("fields", "cells"),
-    [
-        ({"handler": "runsc"}, ["x", "runsc", "90s"]),
-    ],
-)  # fmt: skip
-def test_row(fields: dict[str, Any], cells: list[Any]) -> None:
-    assert row("RuntimeClass", fields) == cells
+test_row = rows("RuntimeClass", cases=[
+    ({"handler": "runsc"}, ["x", "runsc", "90s"]),
+])  # fmt: skip
 
 
 def test_columns() -> None:

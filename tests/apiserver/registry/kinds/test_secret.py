@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
-from moorage.apiserver.registry.kinds.secret import prepare_secret_update
-from tests.apiserver.registry.kinds.rows import row
-from tests.apiserver.registry.rules import KINDS, changed, decoded, update_complaint
+from moorage.apiserver.registry.kinds.core import prepare_secret_update
+from tests.apiserver.registry.kinds.rows import rows
+from tests.apiserver.registry.rules import KINDS, changed, decoded, updates
 
 
 def test_a_secrets_clear_text_wins_over_what_is_encoded() -> None:
@@ -27,24 +25,13 @@ def test_a_secret_keeps_its_type() -> None:
 IMMUTABLE = "field is immutable when `immutable` is set"
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "says"),
-    [
-        ({"immutable": True}, {"immutable": True, "data": {"a": "eQ=="}},
-         f"data: Forbidden: {IMMUTABLE}"),
-        ({"type": "a"}, {"type": "b"}, 'type: Invalid value: "b": field is immutable'),
-    ],
-)  # fmt: skip
-def test_update(before: dict[str, Any], after: dict[str, Any], says: str) -> None:
-    error = update_complaint("Secret", changed("Secret", after), changed("Secret", before))
-    assert (error or "") == says
+test_update = updates("Secret", cases=[
+    ({"immutable": True}, {"immutable": True, "data": {"a": "eQ=="}},
+     f"data: Forbidden: {IMMUTABLE}"),
+    ({"type": "a"}, {"type": "b"}, 'type: Invalid value: "b": field is immutable'),
+])  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("fields", "cells"),
-    [
-        ({"type": "Opaque", "data": {"a": ""}}, ["x", "Opaque", 1, "90s"]),
-    ],
-)  # fmt: skip
-def test_row(fields: dict[str, Any], cells: list[Any]) -> None:
-    assert row("Secret", fields) == cells
+test_row = rows("Secret", cases=[
+    ({"type": "Opaque", "data": {"a": ""}}, ["x", "Opaque", 1, "90s"]),
+])  # fmt: skip

@@ -6,10 +6,15 @@ from typing import Any
 
 import pytest
 
-from moorage.apiserver.registry.kinds.service import warn_service
-from moorage.apiserver.registry.kinds.service.preparation import prepare_service_create
-from tests.apiserver.registry.kinds.rows import columns, row
-from tests.apiserver.registry.rules import KINDS, changed, complaint, decoded, update_complaint
+from moorage.apiserver.registry.kinds.service import prepare_service_create, warn_service
+from tests.apiserver.registry.kinds.rows import columns, rows
+from tests.apiserver.registry.rules import (
+    KINDS,
+    changed,
+    creations,
+    decoded,
+    updates,
+)
 
 
 @pytest.mark.parametrize(
@@ -39,42 +44,29 @@ def test_a_new_service_has_no_ingress() -> None:
     assert service == {"status": {"loadBalancer": {}}}
 
 
-@pytest.mark.parametrize(
-    ("sets", "says"),
-    [
-        ({"spec.clusterIP": "None", "spec.type": "NodePort"},
-         "spec.clusterIPs[0]: Invalid value: \"None\": may not be set to 'None' for NodePort "
-         "services"),
-        ({"spec.sessionAffinity": "ClientIP",
-                     "spec.sessionAffinityConfig": {"clientIP": {"timeoutSeconds": 0}}},
-         "spec.sessionAffinityConfig.clientIP.timeoutSeconds: Invalid value: 0: must be greater "
-         "than 0 and less than 86400"),
-        ({"spec.ports[0].nodePort": 30000},
-         "spec.ports[0].nodePort: Forbidden: may not be used when `type` is 'ClusterIP'"),
-        ({"spec.externalTrafficPolicy": "Local"},
-         'spec.externalTrafficPolicy: Invalid value: "Local": may only be set for '
-         "externally-accessible services"),
-    ],
-)  # fmt: skip
-def test_creation(sets: dict[str, Any], says: str) -> None:
-    error = complaint("Service", changed("Service", sets))
-    assert error is not None
-    assert says in error.partition(" is invalid: ")[2]
+test_creation = creations("Service", cases=[
+    ({"spec.clusterIP": "None", "spec.type": "NodePort"},
+     "spec.clusterIPs[0]: Invalid value: \"None\": may not be set to 'None' for NodePort "
+     "services"),
+    ({"spec.sessionAffinity": "ClientIP",
+                 "spec.sessionAffinityConfig": {"clientIP": {"timeoutSeconds": 0}}},
+     "spec.sessionAffinityConfig.clientIP.timeoutSeconds: Invalid value: 0: must be greater "
+     "than 0 and less than 86400"),
+    ({"spec.ports[0].nodePort": 30000},
+     "spec.ports[0].nodePort: Forbidden: may not be used when `type` is 'ClusterIP'"),
+    ({"spec.externalTrafficPolicy": "Local"},
+     'spec.externalTrafficPolicy: Invalid value: "Local": may only be set for '
+     "externally-accessible services"),
+])  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "says"),
-    [
-        ({"spec.clusterIP": "10.0.0.1", "spec.clusterIPs": ["10.0.0.1"]},
-         {"spec.clusterIP": "10.0.0.2", "spec.clusterIPs": ["10.0.0.2"]},
-         'spec.clusterIPs[0]: Invalid value: ["10.0.0.2"]: may not change once set'),
-        ({"spec.clusterIP": "10.0.0.1", "spec.clusterIPs": ["10.0.0.1"]},
-         {"spec.type": "ExternalName", "spec.externalName": "a.b"}, ""),
-    ],
-)  # fmt: skip
-def test_update(before: dict[str, Any], after: dict[str, Any], says: str) -> None:
-    error = update_complaint("Service", changed("Service", after), changed("Service", before))
-    assert (error or "") == says
+test_update = updates("Service", cases=[
+    ({"spec.clusterIP": "10.0.0.1", "spec.clusterIPs": ["10.0.0.1"]},
+     {"spec.clusterIP": "10.0.0.2", "spec.clusterIPs": ["10.0.0.2"]},
+     'spec.clusterIPs[0]: Invalid value: ["10.0.0.2"]: may not change once set'),
+    ({"spec.clusterIP": "10.0.0.1", "spec.clusterIPs": ["10.0.0.1"]},
+     {"spec.type": "ExternalName", "spec.externalName": "a.b"}, ""),
+])  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -99,26 +91,21 @@ def test_warnings(spec: dict[str, Any], warnings: list[str]) -> None:
 PORT = {"port": 80, "protocol": "TCP"}
 
 
-@pytest.mark.parametrize(
-    ("fields", "cells"),
-    [
-        ({"spec": {"type": "ClusterIP", "clusterIPs": ["10.0.0.1"], "ports": [PORT]}},
-         ["x", "ClusterIP", "10.0.0.1", "<none>", "80/TCP", "90s", "<none>"]),
-        ({"spec": {"type": "NodePort", "clusterIPs": ["10.0.0.1"],
-                              "ports": [{**PORT, "nodePort": 30000}, {**PORT, "port": 81}],
-                              "selector": {"b": "2", "a": "1"}}},
-         ["x", "NodePort", "10.0.0.1", "<none>", "80:30000/TCP,81/TCP", "90s", "a=1,b=2"]),
-        ({"spec": {"type": "LoadBalancer", "clusterIPs": ["10.0.0.1"]}},
-         ["x", "LoadBalancer", "10.0.0.1", "<pending>", "<none>", "90s", "<none>"]),
-        ({"spec": {"type": "LoadBalancer", "externalIPs": ["9.9.9.9"]},
-                     "status": {"loadBalancer": {"ingress": [{"hostname": "lb"}]}}},
-         ["x", "LoadBalancer", "<none>", "lb,9.9.9.9", "<none>", "90s", "<none>"]),
-        ({"spec": {"type": "ExternalName", "externalName": "a.b"}},
-         ["x", "ExternalName", "<none>", "a.b", "<none>", "90s", "<none>"]),
-    ],
-)  # fmt: skip
-def test_row(fields: dict[str, Any], cells: list[Any]) -> None:
-    assert row("Service", fields) == cells
+test_row = rows("Service", cases=[
+    ({"spec": {"type": "ClusterIP", "clusterIPs": ["10.0.0.1"], "ports": [PORT]}},
+     ["x", "ClusterIP", "10.0.0.1", "<none>", "80/TCP", "90s", "<none>"]),
+    ({"spec": {"type": "NodePort", "clusterIPs": ["10.0.0.1"],
+                          "ports": [{**PORT, "nodePort": 30000}, {**PORT, "port": 81}],
+                          "selector": {"b": "2", "a": "1"}}},
+     ["x", "NodePort", "10.0.0.1", "<none>", "80:30000/TCP,81/TCP", "90s", "a=1,b=2"]),
+    ({"spec": {"type": "LoadBalancer", "clusterIPs": ["10.0.0.1"]}},
+     ["x", "LoadBalancer", "10.0.0.1", "<pending>", "<none>", "90s", "<none>"]),
+    ({"spec": {"type": "LoadBalancer", "externalIPs": ["9.9.9.9"]},
+                 "status": {"loadBalancer": {"ingress": [{"hostname": "lb"}]}}},
+     ["x", "LoadBalancer", "<none>", "lb,9.9.9.9", "<none>", "90s", "<none>"]),
+    ({"spec": {"type": "ExternalName", "externalName": "a.b"}},
+     ["x", "ExternalName", "<none>", "a.b", "<none>", "90s", "<none>"]),
+])  # fmt: skip
 
 
 def test_columns() -> None:

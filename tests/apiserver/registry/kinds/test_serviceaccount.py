@@ -2,25 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from moorage.apiserver.registry.kinds.core import warn_service_account
+from tests.apiserver.registry.kinds.rows import rows
+from tests.apiserver.registry.rules import creations
 
-import pytest
-
-from moorage.apiserver.registry.kinds.serviceaccount import warn_service_account
-from tests.apiserver.registry.kinds.rows import row
-from tests.apiserver.registry.rules import changed, complaint
-
-
-@pytest.mark.parametrize(
-    ("sets", "says"),
-    [
-        ({"metadata.name": "A"}, "metadata.name"),
-    ],
-)  # fmt: skip
-def test_creation(sets: dict[str, Any], says: str) -> None:
-    error = complaint("ServiceAccount", changed("ServiceAccount", sets))
-    assert error is not None
-    assert says in error.partition(" is invalid: ")[2]
+test_creation = creations("ServiceAccount", cases=[
+    ({"metadata.name": "A"}, "metadata.name"),
+])  # fmt: skip
 
 
 def test_an_account_that_enforces_its_secrets() -> None:
@@ -33,11 +21,6 @@ def test_an_account_that_enforces_its_secrets() -> None:
     assert warn_service_account(account, account) == []
 
 
-@pytest.mark.parametrize(
-    ("fields", "cells"),
-    [
-        ({}, ["x", "90s"]),
-    ],
-)  # fmt: skip
-def test_row(fields: dict[str, Any], cells: list[Any]) -> None:
-    assert row("ServiceAccount", fields) == cells
+test_row = rows("ServiceAccount", cases=[
+    ({}, ["x", "90s"]),
+])  # fmt: skip

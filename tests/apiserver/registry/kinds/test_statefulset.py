@@ -8,7 +8,15 @@ import pytest
 
 from moorage.apiserver.registry.kind import Obj
 from tests.apiserver.registry.kinds.rows import WORKLOAD, columns, row
-from tests.apiserver.registry.rules import KINDS, changed, complaint, decoded, update_complaint
+from tests.apiserver.registry.rules import (
+    KINDS,
+    changed,
+    complaint,
+    creations,
+    decoded,
+    update_complaint,
+    updates,
+)
 
 KIND = "StatefulSet"
 STRATEGY = "spec.updateStrategy"
@@ -83,63 +91,56 @@ def test_a_named_strategy_keeps_its_parameters(strategy: Any, filled: Any) -> No
     assert spec["updateStrategy"] == filled
 
 
-@pytest.mark.parametrize(
-    ("sets", "says"),
-    [
-        ({"metadata.name": "a.b"}, 'metadata.name: Invalid value: "a.b": must not contain dots'),
-        ({"spec.podManagementPolicy": "X"},
-         "spec.podManagementPolicy: Invalid value: \"X\": must be 'OrderedReady' or 'Parallel'"),
-        ({STRATEGY: {"type": "Recreate", "rollingUpdate": {"partition": 2}}},
-         'spec.updateStrategy: Invalid value: {"Type":"Recreate","RollingUpdate":{"Partition":2,'
-         "\"MaxUnavailable\":null}}: must be 'RollingUpdate' or 'OnDelete'"),
-        ({STRATEGY: {"type": "OnDelete", "rollingUpdate": {}}},
-         'spec.updateStrategy.rollingUpdate: Invalid value: {"Partition":0,"MaxUnavailable":null}: '
-         "only allowed for updateStrategy 'RollingUpdate'"),
-        ({STRATEGY: {"rollingUpdate": {"partition": -1}}},
-         f"spec.updateStrategy.rollingUpdate.partition: {NEGATIVE}"),
-        ({STRATEGY: {"rollingUpdate": {"maxUnavailable": "0%"}}},
-         'spec.updateStrategy.rollingUpdate.maxUnavailable: Invalid value: "0%": cannot be 0'),
-        ({STRATEGY: {"rollingUpdate": {"maxUnavailable": -1}}},
-         f"spec.updateStrategy.rollingUpdate.maxUnavailable: {NEGATIVE}"),
-        ({STRATEGY: {"rollingUpdate": {"maxUnavailable": "101%"}}},
-         'spec.updateStrategy.rollingUpdate.maxUnavailable: Invalid value: "101%": must not be '
-         "greater than 100%"),
-        ({STRATEGY: {"rollingUpdate": {"maxUnavailable": "7"}}},
-         f'spec.updateStrategy.rollingUpdate.maxUnavailable: Invalid value: "7": {PERCENT}'),
-        ({STRATEGY: {"rollingUpdate": {"maxUnavailable": "x"}}},
-         f'[spec.updateStrategy.rollingUpdate.maxUnavailable: Invalid value: "x": {PERCENT}, '
-         'spec.updateStrategy.rollingUpdate.maxUnavailable: Invalid value: "x": cannot be 0]'),
-        ({"spec.persistentVolumeClaimRetentionPolicy": {"whenDeleted": "X", "whenScaled": "Y"}},
-         "[" + ", ".join(
-             f'spec.persistentVolumeClaimRetentionPolicy.{field}: Unsupported value: "{value}": '
-             'supported values: "Retain", "Delete"'
-             for field, value in (("whenDeleted", "X"), ("whenScaled", "Y"))) + "]"),
-        ({"spec.replicas": -1}, f"spec.replicas: {NEGATIVE}"),
-        ({"spec.minReadySeconds": -1}, f"spec.minReadySeconds: {NEGATIVE}"),
-        ({"spec.ordinals": {"start": -1}}, f"spec.ordinals.start: {NEGATIVE}"),
-        ({"spec.serviceName": "A"}, f'spec.serviceName: Invalid value: "A": {LABEL}'),
-        ({"spec.selector": {}},
-         "spec.selector: Invalid value: {}: empty selector is invalid for statefulset"),
-        ({"spec.selector": None}, f"[spec.selector: Required value, {MISMATCH}]"),
-        ({"spec.selector.matchLabels": {"x": "y"}}, MISMATCH),
-        ({"spec.selector": {"matchExpressions": [{"key": "a", "operator": "X"}]}},
-         '[spec.selector.matchExpressions[0].operator: Invalid value: "X": not a valid selector '
-         'operator, spec.selector: Invalid value: {"matchExpressions":[{"key":"a",'
-         '"operator":"X"}]}]'),
-        ({"spec.template.metadata.labels": {"a": "b", "c": "-"}},
-         f'spec.template.metadata.labels: Invalid value: "-": {LABEL_VALUE}'),
-        ({"spec.template.spec.restartPolicy": "Never"},
-         'spec.template.spec.restartPolicy: Unsupported value: "Never": supported values: '
-         '"Always"'),
-        ({"spec.template.spec.activeDeadlineSeconds": 5},
-         "spec.template.spec.activeDeadlineSeconds: Forbidden: activeDeadlineSeconds in "
-         "StatefulSet is not Supported"),
-    ],
-)  # fmt: skip
-def test_creation(sets: dict[str, Any], says: str) -> None:
-    error = complaint(KIND, changed(KIND, sets))
-    assert error is not None
-    assert error.partition(" is invalid: ")[2] == says
+test_creation = creations(KIND, is_exact=True, cases=[
+    ({"metadata.name": "a.b"}, 'metadata.name: Invalid value: "a.b": must not contain dots'),
+    ({"spec.podManagementPolicy": "X"},
+     "spec.podManagementPolicy: Invalid value: \"X\": must be 'OrderedReady' or 'Parallel'"),
+    ({STRATEGY: {"type": "Recreate", "rollingUpdate": {"partition": 2}}},
+     'spec.updateStrategy: Invalid value: {"Type":"Recreate","RollingUpdate":{"Partition":2,'
+     "\"MaxUnavailable\":null}}: must be 'RollingUpdate' or 'OnDelete'"),
+    ({STRATEGY: {"type": "OnDelete", "rollingUpdate": {}}},
+     'spec.updateStrategy.rollingUpdate: Invalid value: {"Partition":0,"MaxUnavailable":null}: '
+     "only allowed for updateStrategy 'RollingUpdate'"),
+    ({STRATEGY: {"rollingUpdate": {"partition": -1}}},
+     f"spec.updateStrategy.rollingUpdate.partition: {NEGATIVE}"),
+    ({STRATEGY: {"rollingUpdate": {"maxUnavailable": "0%"}}},
+     'spec.updateStrategy.rollingUpdate.maxUnavailable: Invalid value: "0%": cannot be 0'),
+    ({STRATEGY: {"rollingUpdate": {"maxUnavailable": -1}}},
+     f"spec.updateStrategy.rollingUpdate.maxUnavailable: {NEGATIVE}"),
+    ({STRATEGY: {"rollingUpdate": {"maxUnavailable": "101%"}}},
+     'spec.updateStrategy.rollingUpdate.maxUnavailable: Invalid value: "101%": must not be '
+     "greater than 100%"),
+    ({STRATEGY: {"rollingUpdate": {"maxUnavailable": "7"}}},
+     f'spec.updateStrategy.rollingUpdate.maxUnavailable: Invalid value: "7": {PERCENT}'),
+    ({STRATEGY: {"rollingUpdate": {"maxUnavailable": "x"}}},
+     f'[spec.updateStrategy.rollingUpdate.maxUnavailable: Invalid value: "x": {PERCENT}, '
+     'spec.updateStrategy.rollingUpdate.maxUnavailable: Invalid value: "x": cannot be 0]'),
+    ({"spec.persistentVolumeClaimRetentionPolicy": {"whenDeleted": "X", "whenScaled": "Y"}},
+     "[" + ", ".join(
+         f'spec.persistentVolumeClaimRetentionPolicy.{field}: Unsupported value: "{value}": '
+         'supported values: "Retain", "Delete"'
+         for field, value in (("whenDeleted", "X"), ("whenScaled", "Y"))) + "]"),
+    ({"spec.replicas": -1}, f"spec.replicas: {NEGATIVE}"),
+    ({"spec.minReadySeconds": -1}, f"spec.minReadySeconds: {NEGATIVE}"),
+    ({"spec.ordinals": {"start": -1}}, f"spec.ordinals.start: {NEGATIVE}"),
+    ({"spec.serviceName": "A"}, f'spec.serviceName: Invalid value: "A": {LABEL}'),
+    ({"spec.selector": {}},
+     "spec.selector: Invalid value: {}: empty selector is invalid for statefulset"),
+    ({"spec.selector": None}, f"[spec.selector: Required value, {MISMATCH}]"),
+    ({"spec.selector.matchLabels": {"x": "y"}}, MISMATCH),
+    ({"spec.selector": {"matchExpressions": [{"key": "a", "operator": "X"}]}},
+     '[spec.selector.matchExpressions[0].operator: Invalid value: "X": not a valid selector '
+     'operator, spec.selector: Invalid value: {"matchExpressions":[{"key":"a",'
+     '"operator":"X"}]}]'),
+    ({"spec.template.metadata.labels": {"a": "b", "c": "-"}},
+     f'spec.template.metadata.labels: Invalid value: "-": {LABEL_VALUE}'),
+    ({"spec.template.spec.restartPolicy": "Never"},
+     'spec.template.spec.restartPolicy: Unsupported value: "Never": supported values: '
+     '"Always"'),
+    ({"spec.template.spec.activeDeadlineSeconds": 5},
+     "spec.template.spec.activeDeadlineSeconds: Forbidden: activeDeadlineSeconds in "
+     "StatefulSet is not Supported"),
+])  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -213,25 +214,20 @@ def test_host_names_of_the_template_are_not_used() -> None:
     assert complaint(KIND, changed(KIND, sets)) is None
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "says"),
-    [
-        ({}, {"spec.replicas": 7, "spec.minReadySeconds": 3, "spec.ordinals": {"start": 1}}, None),
-        ({}, {"spec.replicas": -1}, f"spec.replicas: {NEGATIVE}"),
-        ({}, {"spec.selector.matchLabels": {"x": "y"}, "spec.template.metadata.labels": {"x": "y"}},
-         'spec.selector: Invalid value: {"matchLabels":{"x":"y"}}: field is immutable'),
-        ({"spec.serviceName": "A"}, {"spec.serviceName": "B"},
-         'spec.serviceName: Invalid value: "B": field is immutable'),
-        ({}, {"spec.podManagementPolicy": "Parallel"},
-         'spec.podManagementPolicy: Invalid value: "Parallel": field is immutable'),
-        ({CLAIMS: [CLAIM]}, {}, "spec.volumeClaimTemplates: Invalid value: null: field is "
-                                "immutable"),
-        ({CLAIMS: [{**CLAIM, "spec": {}}]}, {CLAIMS: [{**CLAIM, "spec": {}}]}, None),
-        ({"spec.template.spec.nodeName": "-"}, {"spec.template.spec.nodeName": "-"}, None),
-    ],
-)  # fmt: skip
-def test_update(before: dict[str, Any], after: dict[str, Any], says: str | None) -> None:
-    assert update_complaint(KIND, changed(KIND, after), changed(KIND, before)) == says
+test_update = updates(KIND, cases=[
+    ({}, {"spec.replicas": 7, "spec.minReadySeconds": 3, "spec.ordinals": {"start": 1}}, None),
+    ({}, {"spec.replicas": -1}, f"spec.replicas: {NEGATIVE}"),
+    ({}, {"spec.selector.matchLabels": {"x": "y"}, "spec.template.metadata.labels": {"x": "y"}},
+     'spec.selector: Invalid value: {"matchLabels":{"x":"y"}}: field is immutable'),
+    ({"spec.serviceName": "A"}, {"spec.serviceName": "B"},
+     'spec.serviceName: Invalid value: "B": field is immutable'),
+    ({}, {"spec.podManagementPolicy": "Parallel"},
+     'spec.podManagementPolicy: Invalid value: "Parallel": field is immutable'),
+    ({CLAIMS: [CLAIM]}, {}, "spec.volumeClaimTemplates: Invalid value: null: field is "
+                            "immutable"),
+    ({CLAIMS: [{**CLAIM, "spec": {}}]}, {CLAIMS: [{**CLAIM, "spec": {}}]}, None),
+    ({"spec.template.spec.nodeName": "-"}, {"spec.template.spec.nodeName": "-"}, None),
+])  # fmt: skip
 
 
 def test_a_changed_claim_is_shown_in_go_names() -> None:

@@ -7,7 +7,13 @@ from typing import Any
 import pytest
 
 from tests.apiserver.registry.kinds.rows import columns, row
-from tests.apiserver.registry.rules import KINDS, changed, complaint, decoded, update_complaint
+from tests.apiserver.registry.rules import (
+    KINDS,
+    changed,
+    creations,
+    decoded,
+    update_complaint,
+)
 
 KIND = "StorageClass"
 TOPOLOGY = {"matchLabelExpressions": [{"key": "zone", "values": ["a", "b"]}]}
@@ -21,44 +27,35 @@ def test_defaults() -> None:
     assert "allowVolumeExpansion" not in storage_class
 
 
-@pytest.mark.parametrize(
-    ("sets", "says"),
-    [
-        ({}, None),
-        ({"provisioner": ""}, "provisioner: Required value"),
-        ({"provisioner": "Example.com/Disk"}, None),
-        ({"provisioner": "a b"}, 'provisioner: Invalid value: "a b": name part must consist of'),
-        ({"parameters": {}}, None),
-        ({"parameters": {"": "x"}}, 'parameters: Invalid value: "": field can not be empty.'),
-        ({"parameters": {str(number): "" for number in range(512)}}, None),
-        ({"parameters": {str(number): "" for number in range(513)}},
-         "parameters: Too long: may not be more than 512 bytes"),
-        ({"parameters": {"k": "v" * 256 * 1024}},
-         "parameters: Too long: may not be more than 262144 bytes"),
-        ({"reclaimPolicy": "Retain"}, None),
-        ({"reclaimPolicy": "Recycle"},
-         'reclaimPolicy: Unsupported value: "Recycle": supported values: "Delete", "Retain"'),
-        ({"volumeBindingMode": "Later"},
-         'volumeBindingMode: Unsupported value: "Later": supported values: "Immediate", '
-         '"WaitForFirstConsumer"'),
-        ({TERMS: [TOPOLOGY]}, None),
-        ({TERMS: [{}]}, None),
-        ({TERMS: [TOPOLOGY, TOPOLOGY]},
-         f'{TERMS}[1].matchLabelExpressions: Duplicate value: ""'),
-        ({TERMS: [{"matchLabelExpressions": [{"key": "z", "values": ["a", "a"]}]}]},
-         f'{TERMS}[0].matchLabelExpressions[0].values[1]: Duplicate value: "a"'),
-        ({TERMS: [{"matchLabelExpressions": [{"key": "z"}]}]},
-         f"{TERMS}[0].matchLabelExpressions[0].values: Required value"),
-        ({TERMS: [{"matchLabelExpressions": [{"key": "z", "values": ["a"]}] * 2}]},
-         f'{TERMS}[0].matchLabelExpressions[1].key: Duplicate value: "z"'),
-    ],
-)  # fmt: skip
-def test_rules(sets: dict[str, Any], says: str | None) -> None:
-    refusal = complaint(KIND, changed(KIND, sets))
-    if says is None:
-        assert refusal is None
-        return
-    assert str(refusal).startswith(f'StorageClass.storage.k8s.io "s" is invalid: {says}')
+test_rules = creations(KIND, cases=[
+    ({}, None),
+    ({"provisioner": ""}, "provisioner: Required value"),
+    ({"provisioner": "Example.com/Disk"}, None),
+    ({"provisioner": "a b"}, 'provisioner: Invalid value: "a b": name part must consist of'),
+    ({"parameters": {}}, None),
+    ({"parameters": {"": "x"}}, 'parameters: Invalid value: "": field can not be empty.'),
+    ({"parameters": {str(number): "" for number in range(512)}}, None),
+    ({"parameters": {str(number): "" for number in range(513)}},
+     "parameters: Too long: may not be more than 512 bytes"),
+    ({"parameters": {"k": "v" * 256 * 1024}},
+     "parameters: Too long: may not be more than 262144 bytes"),
+    ({"reclaimPolicy": "Retain"}, None),
+    ({"reclaimPolicy": "Recycle"},
+     'reclaimPolicy: Unsupported value: "Recycle": supported values: "Delete", "Retain"'),
+    ({"volumeBindingMode": "Later"},
+     'volumeBindingMode: Unsupported value: "Later": supported values: "Immediate", '
+     '"WaitForFirstConsumer"'),
+    ({TERMS: [TOPOLOGY]}, None),
+    ({TERMS: [{}]}, None),
+    ({TERMS: [TOPOLOGY, TOPOLOGY]},
+     f'{TERMS}[1].matchLabelExpressions: Duplicate value: ""'),
+    ({TERMS: [{"matchLabelExpressions": [{"key": "z", "values": ["a", "a"]}]}]},
+     f'{TERMS}[0].matchLabelExpressions[0].values[1]: Duplicate value: "a"'),
+    ({TERMS: [{"matchLabelExpressions": [{"key": "z"}]}]},
+     f"{TERMS}[0].matchLabelExpressions[0].values: Required value"),
+    ({TERMS: [{"matchLabelExpressions": [{"key": "z", "values": ["a"]}] * 2}]},
+     f'{TERMS}[0].matchLabelExpressions[1].key: Duplicate value: "z"'),
+])  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 
 from moorage.apiserver.registry.kind import Obj
 from tests.apiserver.registry.kinds.rows import columns, row
-from tests.apiserver.registry.rules import changed, complaint, update_complaint
+from tests.apiserver.registry.rules import changed, creations, update_complaint
 
 KIND = "StorageVersionMigration"
 LABEL = (
@@ -32,24 +32,17 @@ def shown(kind: str, status: str = "True") -> str:
     )
 
 
-@pytest.mark.parametrize(
-    ("sets", "says"),
-    [
-        ({"spec.resource.resource": ""},
-         "spec.resource.resource: Required value: resource is required to be set"),
-        ({"spec.resource.resource": "1"},
-         f'spec.resource.resource: Invalid value: "1": {LABEL}'),
-        ({"spec.resource.group": "-"},
-         'spec.resource.group: Invalid value: "-": a lowercase RFC 1123 subdomain must consist of '
-         "lower case alphanumeric characters, '-' or '.', and must start and end with an "
-         "alphanumeric character (e.g. 'example.com', regex used for validation is "
-         r"'[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"),
-    ],
-)  # fmt: skip
-def test_creation(sets: dict[str, Any], says: str) -> None:
-    error = complaint(KIND, changed(KIND, sets))
-    assert error is not None
-    assert error.partition(" is invalid: ")[2] == says
+test_creation = creations(KIND, is_exact=True, cases=[
+    ({"spec.resource.resource": ""},
+     "spec.resource.resource: Required value: resource is required to be set"),
+    ({"spec.resource.resource": "1"},
+     f'spec.resource.resource: Invalid value: "1": {LABEL}'),
+    ({"spec.resource.group": "-"},
+     'spec.resource.group: Invalid value: "-": a lowercase RFC 1123 subdomain must consist of '
+     "lower case alphanumeric characters, '-' or '.', and must start and end with an "
+     "alphanumeric character (e.g. 'example.com', regex used for validation is "
+     r"'[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"),
+])  # fmt: skip
 
 
 def test_the_specification_never_changes() -> None:

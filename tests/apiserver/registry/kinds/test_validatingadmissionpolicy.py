@@ -7,7 +7,14 @@ from typing import Any
 import pytest
 
 from tests.apiserver.registry.kinds.rows import columns, row
-from tests.apiserver.registry.rules import KINDS, changed, complaint, decoded, update_complaint
+from tests.apiserver.registry.rules import (
+    KINDS,
+    changed,
+    complaint,
+    creations,
+    decoded,
+    update_complaint,
+)
 
 KIND = "ValidatingAdmissionPolicy"
 MATCH = "spec.matchConstraints"
@@ -56,40 +63,33 @@ def test_policies(kind: str, sets: dict[str, Any], says: str) -> None:
     assert error.partition(" is invalid: ")[2] == says
 
 
-@pytest.mark.parametrize(
-    ("sets", "says"),
-    [
-        ({"spec.validations": []},
-         "[spec.validations: Required value: validations or auditAnnotations must contain at least "
-         "one item, spec.auditAnnotations: Required value: validations or auditAnnotations must "
-         "contain at least one item]"),
-        ({"spec.validations[0]": {}},
-         "spec.validations[0].expression: Required value: expression is not specified"),
-        ({"spec.validations[0].messageExpression": " ", "spec.validations[0].message": " "},
-         '[spec.validations[0].messageExpression: Invalid value: " ": must be non-empty if '
-         'specified, spec.validations[0].message: Invalid value: " ": must be non-empty if '
-         "specified]"),
-        ({"spec.validations[0].message": "a\nb"},
-         'spec.validations[0].message: Invalid value: "a\\nb": must not contain line breaks'),
-        ({"spec.validations[0].reason": "Gone"},
-         'spec.validations[0].reason: Unsupported value: "Gone": supported values: "Forbidden", '
-         '"Invalid", "RequestEntityTooLarge"'),
-        ({"spec.auditAnnotations": [{"key": "k"}, {"key": "k", "valueExpression": "a" * 5121}]},
-         "[spec.auditAnnotations[0].valueExpression: Required value: valueExpression is not "
-         "specified, spec.auditAnnotations[1].valueExpression: Required value: must not exceed "
-         '5120 bytes in length, spec.auditAnnotations[1].key: Duplicate value: "k"]'),
-        ({"spec.auditAnnotations": [{"key": "", "valueExpression": "a"}]},
-         '[spec.auditAnnotations[0].key: Invalid value: "p/": name part must be non-empty, '
-         'spec.auditAnnotations[0].key: Invalid value: "p/": name part must consist of '
-         "alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric "
-         "character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is "
-         "'([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')]"),
-    ],
-)  # fmt: skip
-def test_creation(sets: dict[str, Any], says: str) -> None:
-    error = complaint(KIND, changed(KIND, sets))
-    assert error is not None
-    assert error.partition(" is invalid: ")[2] == says
+test_creation = creations(KIND, is_exact=True, cases=[
+    ({"spec.validations": []},
+     "[spec.validations: Required value: validations or auditAnnotations must contain at least "
+     "one item, spec.auditAnnotations: Required value: validations or auditAnnotations must "
+     "contain at least one item]"),
+    ({"spec.validations[0]": {}},
+     "spec.validations[0].expression: Required value: expression is not specified"),
+    ({"spec.validations[0].messageExpression": " ", "spec.validations[0].message": " "},
+     '[spec.validations[0].messageExpression: Invalid value: " ": must be non-empty if '
+     'specified, spec.validations[0].message: Invalid value: " ": must be non-empty if '
+     "specified]"),
+    ({"spec.validations[0].message": "a\nb"},
+     'spec.validations[0].message: Invalid value: "a\\nb": must not contain line breaks'),
+    ({"spec.validations[0].reason": "Gone"},
+     'spec.validations[0].reason: Unsupported value: "Gone": supported values: "Forbidden", '
+     '"Invalid", "RequestEntityTooLarge"'),
+    ({"spec.auditAnnotations": [{"key": "k"}, {"key": "k", "valueExpression": "a" * 5121}]},
+     "[spec.auditAnnotations[0].valueExpression: Required value: valueExpression is not "
+     "specified, spec.auditAnnotations[1].valueExpression: Required value: must not exceed "
+     '5120 bytes in length, spec.auditAnnotations[1].key: Duplicate value: "k"]'),
+    ({"spec.auditAnnotations": [{"key": "", "valueExpression": "a"}]},
+     '[spec.auditAnnotations[0].key: Invalid value: "p/": name part must be non-empty, '
+     'spec.auditAnnotations[0].key: Invalid value: "p/": name part must consist of '
+     "alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric "
+     "character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is "
+     "'([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')]"),
+])  # fmt: skip
 
 
 def test_at_most_20_annotations() -> None:

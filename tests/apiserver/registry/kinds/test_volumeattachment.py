@@ -8,7 +8,13 @@ from typing import Any
 import pytest
 
 from tests.apiserver.registry.kinds.rows import columns, row
-from tests.apiserver.registry.rules import KINDS, changed, complaint, decoded, update_complaint
+from tests.apiserver.registry.rules import (
+    KINDS,
+    changed,
+    creations,
+    decoded,
+    update_complaint,
+)
 
 KIND = "VolumeAttachment"
 SOURCE = "spec.source"
@@ -18,37 +24,28 @@ CSI = {"accessModes": ["ReadWriteOnce"], "csi": {"driver": "d", "volumeHandle": 
 ONE = "must specify exactly one of inlineVolumeSpec and persistentVolumeName"
 
 
-@pytest.mark.parametrize(
-    ("sets", "says"),
-    [
-        ({}, None),
-        ({"spec.attacher": ""}, "spec.attacher: Required value"),
-        ({"spec.attacher": "a_b"}, 'spec.attacher: Invalid value: "a_b": a lowercase RFC 1123'),
-        ({"spec.nodeName": "a_b"}, 'spec.nodeName: Invalid value: "a_b": a lowercase RFC 1123'),
-        ({SOURCE: {}}, f"{SOURCE}: Required value: {ONE}"),
-        ({INLINE: CSI}, f"{SOURCE}: Forbidden: {ONE}"),
-        ({NAME: "a_b"}, f'{NAME}: Invalid value: "a_b": a lowercase RFC 1123'),
-        ({SOURCE: {"inlineVolumeSpec": CSI}}, None),
-        ({SOURCE: {"inlineVolumeSpec": {**CSI, "capacity": {"storage": "1Gi"}}}},
-         f"{INLINE}.capacity: Forbidden: may not be specified in the context of inline volumes"),
-        ({SOURCE: {"inlineVolumeSpec": {**CSI, "storageClassName": "s"}}},
-         f"{INLINE}.storageClassName: Forbidden: may not be specified in the context of inline"),
-        ({SOURCE: {"inlineVolumeSpec": {**CSI, "volumeMode": "Block"}}},
-         f"{INLINE}.volumeMode: Forbidden: may not specify volumeMode other than Filesystem in "
-         "the context of inline volumes"),
-        ({SOURCE: {"inlineVolumeSpec": {**CSI, "persistentVolumeReclaimPolicy": "Delete"}}},
-         f"{INLINE}.persistentVolumeReclaimPolicy: Forbidden: may only be Retain in the context"),
-        ({SOURCE: {"inlineVolumeSpec": {"accessModes": CSI["accessModes"],
-                                        "hostPath": {"path": "/a"}}}},
-         f"{INLINE}.csi: Required value: has to be specified in the context of inline volumes"),
-    ],
-)  # fmt: skip
-def test_rules(sets: dict[str, Any], says: str | None) -> None:
-    refusal = complaint(KIND, changed(KIND, sets))
-    if says is None:
-        assert refusal is None
-        return
-    assert str(refusal).startswith(f'VolumeAttachment.storage.k8s.io "a" is invalid: {says}')
+test_rules = creations(KIND, cases=[
+    ({}, None),
+    ({"spec.attacher": ""}, "spec.attacher: Required value"),
+    ({"spec.attacher": "a_b"}, 'spec.attacher: Invalid value: "a_b": a lowercase RFC 1123'),
+    ({"spec.nodeName": "a_b"}, 'spec.nodeName: Invalid value: "a_b": a lowercase RFC 1123'),
+    ({SOURCE: {}}, f"{SOURCE}: Required value: {ONE}"),
+    ({INLINE: CSI}, f"{SOURCE}: Forbidden: {ONE}"),
+    ({NAME: "a_b"}, f'{NAME}: Invalid value: "a_b": a lowercase RFC 1123'),
+    ({SOURCE: {"inlineVolumeSpec": CSI}}, None),
+    ({SOURCE: {"inlineVolumeSpec": {**CSI, "capacity": {"storage": "1Gi"}}}},
+     f"{INLINE}.capacity: Forbidden: may not be specified in the context of inline volumes"),
+    ({SOURCE: {"inlineVolumeSpec": {**CSI, "storageClassName": "s"}}},
+     f"{INLINE}.storageClassName: Forbidden: may not be specified in the context of inline"),
+    ({SOURCE: {"inlineVolumeSpec": {**CSI, "volumeMode": "Block"}}},
+     f"{INLINE}.volumeMode: Forbidden: may not specify volumeMode other than Filesystem in "
+     "the context of inline volumes"),
+    ({SOURCE: {"inlineVolumeSpec": {**CSI, "persistentVolumeReclaimPolicy": "Delete"}}},
+     f"{INLINE}.persistentVolumeReclaimPolicy: Forbidden: may only be Retain in the context"),
+    ({SOURCE: {"inlineVolumeSpec": {"accessModes": CSI["accessModes"],
+                                    "hostPath": {"path": "/a"}}}},
+     f"{INLINE}.csi: Required value: has to be specified in the context of inline volumes"),
+])  # fmt: skip
 
 
 def test_the_specification_stays() -> None:

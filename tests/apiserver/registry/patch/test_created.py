@@ -72,8 +72,10 @@ def test_what_is_remembered_is_bounded() -> None:
     created = CreatedFields()
     for number in range(1000):
         created.entries(change(), changed(spec={"nodeName": f"n{number}"}))
-    created.entries(change(), changed(spec={"nodeName": "n" * 4096}))
-    assert len(created._known) <= 256
-    assert all(len(key[2]) <= 2048 for key in created._known)
+    assert len(created) <= 256
     created.forget()
-    assert not created._known
+    for length in (1024, 4096):
+        created.entries(change(), changed(spec={"nodeName": "n" * length}))
+        assert len(created) == 1, "an object of more than 2 KiB is not remembered"
+    created.forget()
+    assert not len(created)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moorage.api.rbac import PolicyRule
-from moorage.apiserver.registry.rbac.rules import (
+from moorage.apiserver.registry.rbac import (
     Action,
     TooManyPermissionsError,
     allows,

@@ -261,14 +261,6 @@ def test_a_body_without_the_magic_is_not_protobuf() -> None:
         open_envelope(b"{}")
 
 
-def test_the_schema_says_how_to_build_it_when_it_is_missing(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("moorage.apiserver.registry.schema.types.BUNDLE", "generated/none.msgpack")
-    with pytest.raises(FileNotFoundError, match="make venv"):
-        load_schema()
-
-
 def test_every_type_a_field_names_is_in_the_schema() -> None:
     schema: Schema = SCHEMA
     for name in (POD, CLASS, DEPLOYMENT):

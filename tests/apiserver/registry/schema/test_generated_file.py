@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from moorage.apiserver.registry.schema.generated_file import read_generated
-from moorage.apiserver.registry.schema.types import BUNDLE
+from moorage.apiserver.registry.schema.types import BUNDLE, read_generated
 
 
 def test_generated_file_is_read_and_a_missing_one_names_the_remedy() -> None:

@@ -6,9 +6,10 @@ import struct
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from moorage.api import bounds
-from moorage.apiserver.registry.schema import Field, load_schema, protobuf
+from moorage.apiserver.registry.schema import Field, Type, load_schema
 from moorage.apiserver.registry.schema.errors import DecodeError
 from moorage.apiserver.registry.schema.protobuf import (
     MAGIC,
@@ -41,6 +42,24 @@ def message(field: int, *parts: bytes) -> bytes:
 
 def fixed(field: int, value: bytes) -> bytes:
     return varint(field << 3 | (1 if len(value) == 8 else 5)) + value
+
+
+def decoded(fields: tuple[Field, ...], raw: bytes) -> dict[str, Any]:
+    """Decode a message of a type with these fields."""
+    SCHEMA.add([Type(name="T", fields=fields)])
+    return ProtobufDecoder(SCHEMA).decode("T", raw)
+
+
+def read(field: Field, *values: Any) -> dict[str, Any]:
+    """Decode a message that has values of one field, of number 1: numbers or bytes."""
+    raw = b"".join(
+        number(1, value) if isinstance(value, int) else message(1, value) for value in values
+    )
+    return decoded((replace(field, number=1),), raw)
+
+
+def pointer(kind: Any) -> Field:
+    return Field(name="f", kind=kind, is_pointer=True)
 
 
 def test_an_envelope_says_what_is_in_it() -> None:
@@ -89,9 +108,9 @@ def test_an_envelope_says_what_is_in_it() -> None:
     ],
 )
 def test_values(kind: str, raw: Any, expected: Any) -> None:
-    result = protobuf._READERS[kind](raw)
-    assert result == expected
-    assert type(result) is type(expected)
+    result = read(pointer(kind), raw)
+    assert result == {"f": expected}
+    assert type(result["f"]) is type(expected)
 
 
 @pytest.mark.parametrize(
@@ -112,21 +131,23 @@ def test_values(kind: str, raw: Any, expected: Any) -> None:
 )
 def test_values_that_are_refused(kind: str, raw: Any, why: str) -> None:
     with pytest.raises(DecodeError, match=why):
-        protobuf._READERS[kind](raw)
+        read(pointer(kind), raw)
 
 
 @pytest.mark.parametrize(
     ("raw", "expected"),
     [
-        (b"", []),
-        (number(1, 300) + message(2, b"ab"), [(1, 300), (2, b"ab")]),
-        (fixed(3, b"12345678") + fixed(4, b"1234"), [(3, b"12345678"), (4, b"1234")]),
-        (number(2000, 1), [(2000, 1)]),
-        (varint(8) + b"\xff" * 9 + b"\x01", [(1, 2**64 - 1)]),
+        (b"", {}),
+        (number(1, 300) + message(2, b"ab"), {"1": 300, "2": "YWI="}),
+        (fixed(3, b"12345678") + fixed(4, b"1234"), {"3": "MTIzNDU2Nzg=", "4": "MTIzNA=="}),
+        (number(2000, 1), {"2000": 1}),
+        (varint(8) + b"\xff" * 9 + b"\x01", {"1": -1}),
     ],
 )
-def test_fields_of_a_message(raw: bytes, expected: list[tuple[int, Any]]) -> None:
-    assert list(protobuf._fields(raw)) == expected
+def test_fields_of_a_message(raw: bytes, expected: dict[str, Any]) -> None:
+    kinds: dict[int, Any] = {1: "int64", 2: "bytes", 3: "bytes", 4: "bytes", 2000: "int64"}
+    fields = (Field(name=str(field), kind=kind, number=field) for field, kind in kinds.items())
+    assert decoded(tuple(fields), raw) == expected
 
 
 @pytest.mark.parametrize(
@@ -145,25 +166,23 @@ def test_fields_of_a_message(raw: bytes, expected: list[tuple[int, Any]]) -> Non
 )
 def test_messages_that_are_refused(raw: bytes, why: str) -> None:
     with pytest.raises(DecodeError, match=why):
-        list(protobuf._fields(raw))
+        decoded((), raw)
 
 
 def test_numbers_may_be_packed_and_maps_may_lack_a_value() -> None:
-    result: dict[str, Any] = {}
     numbers = Field(name="n", kind="int64", container="list")
-    for value in (varint(1) + varint(300) + varint(2**64 - 1), 7, b""):
-        DECODER._add(result, numbers, value, 0)
-    assert result == {"n": [1, 300, -1, 7]}
+    packed = varint(1) + varint(300) + varint(2**64 - 1)
+    assert read(numbers, packed, 7, b"") == {"n": [1, 300, -1, 7]}
     with pytest.raises(DecodeError, match="more than 150000 values"):
-        DECODER._add(result, numbers, b"\0" * (bounds.MAX_VALUES + 1), 0)
-    assert len(list(protobuf._packed(b"\0" * bounds.MAX_VALUES))) == bounds.MAX_VALUES
-    counts: dict[str, Any] = {}
-    for kind, empty in (("int32", 0), ("int64", 0), ("bool", False), ("string", "")):
-        field = Field(name=kind, kind=kind, container="map")  # type: ignore[arg-type]
-        DECODER._add(counts, field, message(1, b"k"), 0)
-        assert counts[kind] == {"k": empty}
-    DECODER._add(counts, Field(name="string", kind="string", container="map"), b"", 0)
-    assert counts["string"] == {"k": "", "": ""}
+        read(numbers, b"\0" * (bounds.MAX_VALUES + 1))
+    assert len(read(numbers, b"\0" * bounds.MAX_VALUES)["n"]) == bounds.MAX_VALUES
+    empties: tuple[tuple[Any, Any], ...] = (
+        ("int32", 0), ("int64", 0), ("bool", False), ("string", ""),
+    )  # fmt: skip
+    for kind, empty in empties:
+        field = Field(name="f", kind=kind, container="map")
+        assert read(field, message(1, b"k")) == {"f": {"k": empty}}
+    assert read(Field(name="f", kind="string", container="map"), b"") == {"f": {"": ""}}
 
 
 @pytest.mark.parametrize(
@@ -180,9 +199,7 @@ def test_numbers_may_be_packed_and_maps_may_lack_a_value() -> None:
     ],
 )
 def test_significant_zero_is_kept(field: Field, value: Any, kept: Any) -> None:
-    result: dict[str, Any] = {}
-    DECODER._add(result, field, value, 0)
-    assert result == kept
+    assert read(field, value) == kept
 
 
 def test_unknown_fields_are_skipped_and_known_ones_read() -> None:
@@ -193,23 +210,27 @@ def test_unknown_fields_are_skipped_and_known_ones_read() -> None:
 
 
 def test_messages_are_nested_so_deep_at_most() -> None:
+    raw = b""
+    for _ in range(64):
+        raw = message(1, raw)
+    inner = (Field(name="f", kind="object", type="T", number=1),)
+    assert decoded(inner, raw)
     with pytest.raises(DecodeError, match="nested too deeply"):
-        DECODER._message(SCHEMA[POD], b"", 65)
-    assert DECODER._message(SCHEMA[POD], b"", 64) == {}
+        decoded(inner, message(1, raw))
 
 
-def test_an_object_of_too_many_values_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bounds, "MAX_VALUES", 20)
+def test_an_object_of_too_many_values_is_refused() -> None:
     (spec,) = [field for field in SCHEMA[POD].fields if field.name == "spec"]
     (selector,) = [f for f in SCHEMA[spec.type].fields if f.name == "nodeSelector"]
     assert spec.number is not None
     assert selector.number is not None
 
     def pod(count: int) -> bytes:
-        entries = (message(selector.number or 0, message(1, b"%02d" % key)) for key in range(count))
+        entries = (message(selector.number or 0, message(1, b"%06d" % key)) for key in range(count))
         return message(spec.number or 0, *entries)
 
     # The object, its specification and the selector are values too.
-    assert len(DECODER.decode(POD, pod(17))["spec"]["nodeSelector"]) == 17
+    most = bounds.MAX_VALUES - 3
+    assert len(DECODER.decode(POD, pod(most))["spec"]["nodeSelector"]) == most
     with pytest.raises(DecodeError, match="proto: more than 150000 values"):
-        DECODER.decode(POD, pod(18))
+        DECODER.decode(POD, pod(most + 1))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from moorage.apiserver.registry.validation.metadata import _owner_errors
+from moorage.apiserver.registry.validation.metadata import metadata_errors
 from moorage.apiserver.registry.validation.scheduling import spread_errors
+from tests.apiserver.registry.rules import KINDS
 
 LENGTH = 2000
 
@@ -59,7 +60,8 @@ def test_owners_are_formatted_once_for_all_errors() -> None:
         {"apiVersion": "v1", "kind": "Pod", "name": f"n{n}", "uid": f"u{n}", "controller": True}
         for n in range(LENGTH)
     )
-    errors = _owner_errors(owners)
+    metadata = {"name": "a", "namespace": "default", "ownerReferences": owners}
+    errors = metadata_errors(KINDS["ConfigMap"], {"metadata": metadata})
     assert len(errors) == LENGTH - 1
     assert str(errors[-1]).startswith("metadata.ownerReferences: Invalid value: [{")
     assert str(errors[-1]).endswith(

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from moorage.apiserver.registry.custom.pruning import has_unknown_fields
-from moorage.apiserver.registry.custom.structure import compile_structure
+from moorage.apiserver.registry.custom.structure import compile_structure, has_unknown_fields
 from moorage.apiserver.registry.validation.structural_schema import (
     Schema,
     default_errors,

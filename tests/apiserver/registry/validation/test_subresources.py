@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from moorage.apiserver.registry.validation.subresources import validate_binding, validate_scale
+from moorage.apiserver.registry.kinds.unstored import validate_binding, validate_scale
 
 
 @pytest.mark.parametrize(

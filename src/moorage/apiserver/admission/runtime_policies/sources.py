@@ -23,7 +23,7 @@ from moorage.api.runtime_group import (
     RuntimeProfile,
 )
 from moorage.apiserver.registry.kind import Kind
-from moorage.apiserver.registry.kinds.namespace import NAMESPACE
+from moorage.apiserver.registry.kinds.core import NAMESPACE
 from moorage.apiserver.registry.kinds.node import NODE
 from moorage.apiserver.registry.kinds.runtimeclass import RUNTIME_CLASS
 from moorage.apiserver.registry.resource_map import ResourceMap

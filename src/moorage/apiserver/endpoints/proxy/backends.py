@@ -24,7 +24,7 @@ from moorage.apiserver.endpoints.node_agents import (
     port_number,
 )
 from moorage.apiserver.registry.kind import Kind, Obj
-from moorage.apiserver.registry.kinds.endpointslice import ENDPOINT_SLICE
+from moorage.apiserver.registry.kinds.endpoints import ENDPOINT_SLICE
 from moorage.apiserver.registry.kinds.node import NODE
 from moorage.apiserver.registry.kinds.pod import POD
 from moorage.apiserver.registry.kinds.service import SERVICE

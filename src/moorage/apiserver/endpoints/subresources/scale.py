@@ -23,12 +23,12 @@ from moorage.apiserver.endpoints.patching import Patcher
 from moorage.apiserver.endpoints.replies import Reply, document_reply
 from moorage.apiserver.endpoints.representations import include_object
 from moorage.apiserver.registry.codec import Media
-from moorage.apiserver.registry.columns.scales import CUSTOM_SCALE, SCALE
+from moorage.apiserver.registry.columns.shared import CUSTOM_SCALE, SCALE
 from moorage.apiserver.registry.columns.table import render_table
 from moorage.apiserver.registry.kind import Obj, ScalePaths
+from moorage.apiserver.registry.kinds.unstored import validate_scale
 from moorage.apiserver.registry.objects import Objects
 from moorage.apiserver.registry.request import Form
-from moorage.apiserver.registry.validation.subresources import validate_scale
 
 SCALE_TYPE = "io.k8s.api.autoscaling.v1.Scale"
 _API_VERSION = "autoscaling/v1"

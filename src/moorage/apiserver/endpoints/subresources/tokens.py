@@ -27,8 +27,8 @@ from moorage.apiserver.endpoints.replies import Reply, document_reply, success
 from moorage.apiserver.endpoints.subresources.eviction import set_pod_condition
 from moorage.apiserver.registry.kind import Kind, Obj
 from moorage.apiserver.registry.kinds.pod import POD
+from moorage.apiserver.registry.kinds.unstored import validate_binding
 from moorage.apiserver.registry.objects import Admission, Objects
-from moorage.apiserver.registry.validation.subresources import validate_binding
 
 # Binding: a pod is assigned to a node. Source: core/v1 `Binding`.
 

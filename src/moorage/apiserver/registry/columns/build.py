@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from moorage.apiserver.registry.columns.cells import CREATED_AT
-from moorage.apiserver.registry.columns.descriptions import BUNDLE
+from moorage.apiserver.registry.columns.table import BUNDLE
 from moorage.apiserver.registry.kind import Kind
 from moorage.apiserver.registry.schema.definitions import Definition, load_definitions
 

@@ -12,9 +12,31 @@ from enum import Enum
 from functools import lru_cache
 from typing import Any
 
+import msgspec
+
 from moorage.apiserver.registry.columns.cells import CREATED_AT
-from moorage.apiserver.registry.columns.descriptions import describe
-from moorage.apiserver.registry.kind import Obj, Printer
+from moorage.apiserver.registry.kind import Column, Obj, Printer
+from moorage.apiserver.registry.schema.types import read_generated
+
+BUNDLE = "generated/descriptions.json"
+
+
+def describe(column: Column) -> str:
+    """Return the column's description as sent to clients.
+
+    Raises FileNotFoundError with the command to run when the package was not built, and KeyError
+    for a field unknown to the build.
+    """
+    if not column.documented_by:
+        return column.description
+    return _load_descriptions()[column.documented_by]
+
+
+@lru_cache(maxsize=1)
+def _load_descriptions() -> dict[str, str]:
+    packed = read_generated(__package__, BUNDLE)
+    return msgspec.json.decode(packed, type=dict[str, str])
+
 
 Table = dict[str, Any]
 

@@ -13,10 +13,8 @@ from typing import Any, Final
 import msgspec
 
 from moorage.api.errors import BadRequestError, FieldError, InvalidError, TooLargeError
-from moorage.apiserver.registry.custom.fitting import compile_fits
-from moorage.apiserver.registry.custom.pruning import prune
 from moorage.apiserver.registry.custom.rules import Rule
-from moorage.apiserver.registry.custom.structure import Structure, has_embedded
+from moorage.apiserver.registry.custom.structure import Structure, compile_fits, has_embedded, prune
 from moorage.apiserver.registry.kind import Obj
 
 _DIGEST_CHARS = 16

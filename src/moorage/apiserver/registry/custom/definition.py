@@ -22,8 +22,12 @@ from moorage.apiserver.registry.custom.decoding import CustomType
 from moorage.apiserver.registry.custom.expressions import expressions_of
 from moorage.apiserver.registry.custom.printer_columns import PathError, printer_of
 from moorage.apiserver.registry.custom.rules import compile_rules
-from moorage.apiserver.registry.custom.structure import NOTHING, Structure, compile_structure
-from moorage.apiserver.registry.custom.types import types_of
+from moorage.apiserver.registry.custom.structure import (
+    NOTHING,
+    Structure,
+    compile_structure,
+    types_of,
+)
 from moorage.apiserver.registry.custom.versions import Conversions, Versions, VersionView
 from moorage.apiserver.registry.expressions import Expressions
 from moorage.apiserver.registry.kind import (

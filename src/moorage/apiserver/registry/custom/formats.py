@@ -12,14 +12,68 @@ import re
 from collections.abc import Callable
 from datetime import date
 from email.utils import parseaddr
+from functools import lru_cache
 from typing import Any
 from urllib.parse import urlsplit
 
 from moorage.api import names
 
-_INT_RANGES = {"int32": 2**31, "int64": 2**63}
+_MEMORY_BYTES = 1 << 20
 _EMAIL_CHARS = 998
 _FLOAT32_MAX = 3.4028234663852886e38
+_SCALA_UNIT = (
+    r"ns|nano\w*|us|µs|micro\w*|ms|milli\w*|s|sec\w*|m|min\w*|h|hr|hour\w*|d|day\w*"
+    r"|w|wk|week\w*"
+)
+_HEX = "[0-9a-fA-F]"
+
+_GO_WORDS = {
+    "missing )": "missing closing )",
+    "missing ]": "missing closing ]",
+    "trailing \\": "trailing backslash at end of expression",
+    "no argument for repetition operator": "missing argument to repetition operator",
+    "invalid repetition size": "invalid repeat count",
+    "bad repetition operator": "invalid nested repetition operator",
+    "invalid perl operator": "invalid or unsupported Perl syntax",
+    "invalid named capture group": "invalid named capture",
+}
+"""Messages of RE2 in the words of Go's parser, where they differ."""
+
+
+class PatternError(ValueError):
+    """A pattern does not compile; the text says why, in the words of Go's parser."""
+
+
+def compile_pattern(pattern: str) -> Callable[[str], bool]:
+    """Return whether a text contains a match, as a function. Raises PatternError."""
+    # Imported with the first pattern: most servers never have one.
+    import re2
+
+    try:
+        compiled = re2.compile(pattern, _options())
+    except re2.error as error:
+        raise PatternError(_in_go_words(error)) from error
+    return lambda text: compiled.search(text) is not None
+
+
+def _in_go_words(error: Exception) -> str:
+    why = error.args[0] if error.args else ""
+    text = why.decode(errors="replace") if isinstance(why, bytes) else str(why)
+    problem, _, part = text.partition(": ")
+    return f"error parsing regexp: {_GO_WORDS.get(problem, problem)}: `{part}`"
+
+
+@lru_cache(maxsize=1)
+def _options() -> Any:
+    import re2
+
+    options = re2.Options()
+    options.log_errors = False
+    options.max_mem = _MEMORY_BYTES
+    return options
+
+
+_INT_RANGES = {"int32": 2**31, "int64": 2**63}
 
 
 def fits_format(format_: str, value: Any) -> bool:
@@ -107,10 +161,6 @@ def _is_date_time(text: str) -> bool:
 
 
 _GO_DURATION = re.compile(r"[+-]?(?:0|(?:(?:\d+\.?\d*|\.\d+)(?:ns|us|µs|μs|ms|s|m|h))+)")
-_SCALA_UNIT = (
-    r"ns|nano\w*|us|µs|micro\w*|ms|milli\w*|s|sec\w*|m|min\w*|h|hr|hour\w*|d|day\w*"
-    r"|w|wk|week\w*"
-)
 _SCALA_DURATION = re.compile(rf"\d+\s*(?:{_SCALA_UNIT})(?![a-zµ])", re.IGNORECASE)
 
 
@@ -153,7 +203,6 @@ _CARD = _matches(
     r"4\d{12}(?:\d{3})?|5[1-5]\d{14}|6(?:011|5\d\d)\d{12}|3[47]\d{13}|3(?:0[0-5]|[68]\d)\d{11}"
     r"|(?:2131|1800|35\d{3})\d{11}"
 )
-_HEX = "[0-9a-fA-F]"
 
 
 def _uuid(third: str, fourth: str) -> Callable[[str], bool]:

@@ -32,8 +32,6 @@ _COMMON = ("apiVersion", "kind", "metadata")
 _VALUES = ("default", "enum", "example")
 _REFERENCE = re.compile(rb'"#/components/schemas/([^"]+)"')
 _SCALE = "io.k8s.api.autoscaling.v1.Scale"
-
-
 # Part of each hash: raised when the same definitions are written otherwise, since clients keep a
 # document for as long as its hash stays.
 _FORM = "2"

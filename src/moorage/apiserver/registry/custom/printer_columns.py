@@ -13,8 +13,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from moorage.apiserver.registry.columns.ages import INVALID, age
-from moorage.apiserver.registry.columns.cells import AGE, NAME, age_of, name_of
+from moorage.apiserver.registry.columns.cells import AGE, INVALID, NAME, age, age_of, name_of
 from moorage.apiserver.registry.kind import Column, Obj, Printer
 
 _PATH_CHARS = 500

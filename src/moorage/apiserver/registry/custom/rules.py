@@ -14,8 +14,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from moorage.api.errors import FieldError
-from moorage.apiserver.registry.custom.formats import fits_format
-from moorage.apiserver.registry.custom.patterns import compile_pattern
+from moorage.apiserver.registry.custom.formats import compile_pattern, fits_format
 from moorage.apiserver.registry.custom.structure import Schema
 
 Errors = list[FieldError]

@@ -20,8 +20,7 @@ from msgspec.structs import replace
 
 from moorage.api import labels
 from moorage.apiserver.registry.columns import cells
-from moorage.apiserver.registry.columns.ages import age
-from moorage.apiserver.registry.columns.cells import NONE, age_of, name_of
+from moorage.apiserver.registry.columns.cells import NONE, age, age_of, name_of
 from moorage.apiserver.registry.declare.rules import getter
 from moorage.apiserver.registry.kind import Column, Obj, Printer
 

@@ -31,31 +31,36 @@ NOT_NEGATIVE = "must be greater than or equal to 0"
 
 @dataclass(frozen=True, slots=True)
 class Always:
-    """A check that runs on absent fields too, then with None."""
+    """A check that runs on absent fields too, then with the default."""
 
     check: Check
+    default: Any = None
+
+
+always = Always
 
 
 @dataclass(frozen=True, slots=True)
 class Unique:
     """Reports values that an earlier item of the nearest list above has.
 
-    `key(value)` is compared, and shown in the error. An absent value counts as empty.
+    `key(value)` is compared, unless it is None, and shown in the error unless `show` is given.
     """
 
     key: Callable[[Any], Hashable]
+    show: Callable[[Any], Any] | None = None
 
 
 unique = Unique(lambda value: "" if value is None else value)
-"""The check that no earlier item of the nearest list above has the same value at this path."""
+"""The check that no earlier item of the nearest list above has the same value at this path.
 
+An absent value counts as empty.
+"""
+
+unique_unless_empty = Unique(lambda value: value or None)
+"""The same check, which does not compare empty values."""
 
 Row: TypeAlias = tuple[str, *tuple[Check | Always | Unique, ...]]
-
-
-def always(check: Check) -> Always:
-    """Return the check as one that runs on absent fields too."""
-    return Always(check)
 
 
 def whole(check: Callable[[Any], Iterable[FieldError]]) -> Always:
@@ -68,14 +73,19 @@ def without_path(check: Callable[[Any], Iterable[FieldError]]) -> Check:
     return lambda value, _: check(value)
 
 
-def each_field(path: str, names: Iterable[str], *checks: Check) -> tuple[Row, ...]:
+def each_field(path: str, names: Iterable[str], *checks: Check | Always) -> tuple[Row, ...]:
     """Return the rows of fields of one object that have the same checks."""
     return tuple((f"{path}.{name}", *checks) for name in names)
 
 
+def or_else(default: Any, check: Check) -> Always:
+    """Return the check as one that runs on absent fields too, with their default."""
+    return Always(check, default)
+
+
 def always_text(check: Check) -> Always:
     """Return the check of a text as one that runs on absent ones too, as empty texts."""
-    return Always(lambda value, path: check(value or "", path))
+    return or_else("", check)
 
 
 def required_as(detail: str) -> Always:
@@ -87,7 +97,12 @@ required = required_as("")
 """The check that a value is present and not empty."""
 
 
-present = Always(lambda value, path: (FieldError.required(path),) if value is None else ())
+def present_as(detail: str) -> Always:
+    """Return the check that a value is present; it may be empty. `detail` is the error's."""
+    return Always(lambda value, path: (FieldError.required(path, detail),) if value is None else ())
+
+
+present = present_as("")
 """The check that a value is present; it may be empty."""
 
 
@@ -122,6 +137,27 @@ def most_bytes(limit: int, detail: str = "") -> Check:
     return check
 
 
+def between(lowest: int, highest: int, detail: str) -> Check:
+    """Return the check of a number's bounds, both of which are allowed."""
+    return satisfies(lambda value: lowest <= value <= highest, detail)
+
+
+def invalid(detail: str) -> Check:
+    """Return the check that fails for every value; for fields that `when` rules out."""
+    return lambda value, path: (FieldError.invalid(path, value, detail),)
+
+
+def forbidden(detail: str) -> Check:
+    """Return the check that a field is absent, by an error that does not show it."""
+    return lambda _, path: (FieldError.forbidden(path, detail),)
+
+
+def when(holds: Callable[[Any], object], *rows: Row) -> Check:
+    """Return the check of a value by rows, where the value satisfies a predicate."""
+    check = part(*rows)
+    return lambda value, path: check(value, path) if holds(value) else ()
+
+
 def one_of(*allowed: str) -> Check:
     """Return the check that a value is one of a few."""
     return lambda value, path: (
@@ -131,10 +167,15 @@ def one_of(*allowed: str) -> Check:
 
 def required_one_of(*allowed: str) -> Always:
     """Return the check that a value is present and one of a few, sorted."""
-    is_allowed = one_of(*allowed)
-    return Always(
-        lambda value, path: is_allowed(value, path) if value else (FieldError.required(path),)
-    )
+
+    def check(value: Any, path: str) -> Iterable[FieldError]:
+        if value in allowed:
+            return ()
+        if not value:
+            return (FieldError.required(path),)
+        return (FieldError.not_supported(path, value, allowed),)
+
+    return Always(check)
 
 
 def most_items(limit: int) -> Check:
@@ -146,7 +187,18 @@ def most_items(limit: int) -> Check:
 
 def follows(syntax: Callable[[str], Iterable[str]]) -> Check:
     """Return the check of a text by a function that returns what is wrong with it."""
-    return lambda value, path: [FieldError.invalid(path, value, detail) for detail in syntax(value)]
+
+    def check(value: str, path: str) -> Iterable[FieldError]:
+        if details := syntax(value):
+            return [FieldError.invalid(path, value, detail) for detail in details]
+        return ()
+
+    return check
+
+
+def renamed(name: str, check: Check) -> Check:
+    """Return the check of a field whose errors name another of the same object."""
+    return lambda value, path: check(value, f"{path.rpartition('.')[0]}.{name}")
 
 
 def each(check: Check) -> Check:
@@ -173,11 +225,12 @@ def not_above(other: str, *fields: str, shown: str = "") -> Check:
 
 def validator(*rows: Row) -> Validator:
     """Return the function that validates an object by the rows."""
-    visit = _tree(rows).compiled("")
+    tree = _tree(rows)
+    visit, compares = tree.compiled(""), tree.has_unique()
 
     def validate(obj: Obj) -> list[FieldError]:
         errors: list[FieldError] = []
-        visit(obj, "", errors, set())
+        visit(obj, "", errors, set() if compares else _UNUSED)
         return errors
 
     return validate
@@ -188,11 +241,12 @@ def part(*rows: Row) -> Callable[[Any, str], list[FieldError]]:
 
     For parts that several kinds have.
     """
-    visit = _tree(rows).compiled(None)
+    tree = _tree(rows)
+    visit, compares = tree.compiled(None), tree.has_unique()
 
     def check(value: Any, path: str) -> list[FieldError]:
         errors: list[FieldError] = []
-        visit(value, path, errors, set())
+        visit(value, path, errors, set() if compares else _UNUSED)
         return errors
 
     return check
@@ -257,13 +311,18 @@ def getter(path: str) -> Callable[[Obj], Any]:
 _Seen: TypeAlias = set[tuple[int, Hashable]]
 _Visit: TypeAlias = Callable[[Any, str, list[FieldError], _Seen], None]
 """A compiled part of a table: a value, its path, the errors so far, the nearest list's values."""
+_UNUSED: _Seen = set()
+"""The values of a list whose items are not compared."""
+_Leaf: TypeAlias = tuple[str | None, str, Check, bool, Any]
+"""A field's name, None for the value itself; its path, or below a list what follows that of the
+item; a check; whether it runs where the field is absent, and its default."""
 
 
 @dataclass(slots=True)
 class _Node:
     """A part of the tree that rows make up: checks of a value and, in their order, its fields."""
 
-    parts: list[tuple[str, _Node] | Check | Always | Unique] = field(default_factory=list)
+    parts: list[_Part] = field(default_factory=list)
 
     def add(self, steps: list[str], checks: list[Check | Always | Unique]) -> None:
         """Add a row. Only the row before shares nodes with it, so that the order is kept."""
@@ -288,9 +347,28 @@ class _Node:
             for part in self.parts
         )
 
+    def has_unique(self) -> bool:
+        """Return whether values are compared with those of earlier items, outside lists below."""
+        return any(
+            isinstance(part, Unique)
+            or (isinstance(part, tuple) and not part[0].endswith("[*]") and part[1].has_unique())
+            for part in self.parts
+        )
+
     def compiled(self, path: str | None) -> _Visit:
         """Return the visit of this node. `path` is its path, None below a list."""
-        visits = [self._compiled_part(part, path) for part in self.parts]
+        visits: list[_Visit] = []
+        leaves: list[_Leaf] = []
+        for part in self.parts:
+            if (of_part := _leaves(part, path)) is not None:
+                leaves += of_part
+                continue
+            if leaves:
+                visits.append(_checked(tuple(leaves), path))
+                leaves = []
+            visits.append(_inner(part, path))
+        if leaves:
+            visits.append(_checked(tuple(leaves), path))
         if len(visits) == 1:
             return visits[0]
 
@@ -300,19 +378,8 @@ class _Node:
 
         return visit
 
-    def _compiled_part(
-        self, part: tuple[str, _Node] | Check | Always | Unique, path: str | None
-    ) -> _Visit:
-        if isinstance(part, tuple):
-            step, node = part
-            if step.endswith("[*]"):
-                return _items(step.removesuffix("[*]"), node)
-            return _descent(step, node, path)
-        if isinstance(part, Always):
-            return _run(part.check)
-        if isinstance(part, Unique):
-            return _first_only(part)
-        return _run_if_present(part)
+
+_Part: TypeAlias = tuple[str, _Node] | Check | Always | Unique
 
 
 def _tree(rows: Iterable[Row]) -> _Node:
@@ -322,43 +389,61 @@ def _tree(rows: Iterable[Row]) -> _Node:
     return root
 
 
-def _run(check: Check) -> _Visit:
-    def run(value: Any, at: str, errors: list[FieldError], seen: _Seen) -> None:
-        del seen
-        errors += check(value, at)
-
-    return run
-
-
-def _run_if_present(check: Check) -> _Visit:
-    def run(value: Any, at: str, errors: list[FieldError], seen: _Seen) -> None:
-        del seen
-        if value is not None:
-            errors += check(value, at)
-
-    return run
-
-
 def _first_only(unique: Unique) -> _Visit:
-    mark, key = id(unique), unique.key
+    mark, key, show = id(unique), unique.key, unique.show
 
     def run(value: Any, at: str, errors: list[FieldError], seen: _Seen) -> None:
-        shown = key(value)
-        if (mark, shown) in seen:
-            errors.append(FieldError.duplicate(at, shown))
-        seen.add((mark, shown))
+        compared = key(value)
+        if compared is None:
+            return
+        if (mark, compared) in seen:
+            errors.append(FieldError.duplicate(at, compared if show is None else show(value)))
+        seen.add((mark, compared))
 
     return run
+
+
+def _joined(path: str | None, name: str) -> str:
+    """Return the path of a field; below a list, where `path` is None, what follows the item's."""
+    return f"{path}.{name}" if path else f".{name}" if path is None else name
+
+
+def _leaves(part: _Part, path: str | None) -> list[_Leaf] | None:
+    """Return the checks of a value or of one field of it; None where more than that is visited."""
+    if isinstance(part, Unique):
+        return None
+    if isinstance(part, Always):
+        return [(None, path or "", part.check, True, part.default)]
+    if not isinstance(part, tuple):
+        return [(None, path or "", part, False, None)]
+    step, node = part
+    name = step.removesuffix("?")
+    leaves: list[_Leaf] = []
+    for check in node.parts:
+        if step.endswith("[*]") or isinstance(check, tuple | Unique):
+            return None
+        if isinstance(check, Always):
+            leaf = (name, _joined(path, name), check.check, name == step, check.default)
+        else:
+            leaf = (name, _joined(path, name), check, False, None)
+        leaves.append(leaf)
+    return leaves
+
+
+def _inner(part: _Part, path: str | None) -> _Visit:
+    """Return the visit of what is more than checks of a value and its fields."""
+    if isinstance(part, Unique):
+        return _first_only(part)
+    assert isinstance(part, tuple)
+    step, node = part
+    return _items(step.removesuffix("[*]"), node) if step.endswith("[*]") else _descent(*part, path)
 
 
 def _descent(step: str, node: _Node, path: str | None) -> _Visit:
     """Return the visit of a field; its path is a constant unless it is below a list."""
     name = step.removesuffix("?")
-    fixed = None if path is None else f"{path}.{name}" if path else name
+    fixed = None if path is None else _joined(path, name)
     runs_on_absent = name == step and node.runs_on_absent()
-    checks = [part for part in node.parts if not isinstance(part, tuple | Always | Unique)]
-    if len(checks) == len(node.parts):
-        return _leaf(name, checks, fixed)
     inner = node.compiled(fixed)
 
     def descend(value: Any, at: str, errors: list[FieldError], seen: _Seen) -> None:
@@ -369,23 +454,33 @@ def _descent(step: str, node: _Node, path: str | None) -> _Visit:
     return descend
 
 
-def _leaf(name: str, checks: list[Check], fixed: str | None) -> _Visit:
-    """Return the visit of a field that has checks only: most rows, so they take one call less."""
+def _checked(leaves: tuple[_Leaf, ...], path: str | None) -> _Visit:
+    """Return the visit of checks that need no other visit: most rows, so they share one call."""
 
-    def check_field(value: Any, at: str, errors: list[FieldError], seen: _Seen) -> None:
+    def check_fields(value: Any, at: str, errors: list[FieldError], seen: _Seen) -> None:
+        del at, seen
+        for name, place, check, runs_on_absent, default in leaves:
+            child = value if name is None or value is None else value.get(name)
+            if child is not None:
+                errors += check(child, place)
+            elif runs_on_absent:
+                errors += check(default, place)
+
+    def check_fields_below(value: Any, at: str, errors: list[FieldError], seen: _Seen) -> None:
         del seen
-        child = None if value is None else value.get(name)
-        if child is not None:
-            path = f"{at}.{name}" if fixed is None else fixed
-            for check in checks:
-                errors += check(child, path)
+        for name, place, check, runs_on_absent, default in leaves:
+            child = value if name is None or value is None else value.get(name)
+            if child is not None:
+                errors += check(child, at + place)
+            elif runs_on_absent:
+                errors += check(default, at + place)
 
-    return check_field
+    return check_fields_below if path is None else check_fields
 
 
 def _items(name: str, node: _Node) -> _Visit:
     """Return the visit of a list's items, or of a map's values; they have a set of seen values."""
-    inner = node.compiled(None)
+    inner, compares = node.compiled(None), node.has_unique()
 
     def visit_items(value: Any, at: str, errors: list[FieldError], seen: _Seen) -> None:
         del seen
@@ -393,7 +488,7 @@ def _items(name: str, node: _Node) -> _Visit:
         if not items:
             return
         path = f"{at}.{name}" if at and name else at or name
-        of_list: _Seen = set()
+        of_list: _Seen = set() if compares else _UNUSED
         pairs = items.items() if isinstance(items, dict) else enumerate(items)
         for key, item in pairs:
             inner(item, f"{path}[{key}]", errors, of_list)

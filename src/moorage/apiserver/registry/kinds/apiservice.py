@@ -137,7 +137,7 @@ _validate_status = validator(
 API_SERVICE = Kind(
     name="APIService",
     plural="apiservices",
-    served=(Served(group="apiregistration.k8s.io", version="v1", type=f"{_TYPES}.APIService"),),
+    served=(Served("apiregistration.k8s.io", "v1", f"{_TYPES}.APIService"),),
     is_namespaced=False,
     categories=("api-extensions",),
     strategy=Strategy(

@@ -120,9 +120,7 @@ def _invalid(detail: str) -> FieldError:
 CLUSTER_TRUST_BUNDLE = Kind(
     name="ClusterTrustBundle",
     plural="clustertrustbundles",
-    served=(
-        Served(group="certificates.k8s.io", version="v1", type=f"{_TYPES}.ClusterTrustBundle"),
-    ),
+    served=(Served("certificates.k8s.io", "v1", f"{_TYPES}.ClusterTrustBundle"),),
     is_namespaced=False,
     strategy=Strategy(
         validate=validate_cluster_trust_bundle,

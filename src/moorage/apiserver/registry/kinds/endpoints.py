@@ -1,20 +1,93 @@
-"""Endpoints. Source: core validation `ValidateEndpoints`, Kubernetes 1.36."""
+"""Endpoints and EndpointSlices. Source: core and discovery validation of Kubernetes 1.36."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import ipaddress
+from collections.abc import Iterator, Sequence
 
+from moorage.api import names
 from moorage.api.errors import FieldError
 from moorage.apiserver.registry.columns.cells import CORE, NONE
-from moorage.apiserver.registry.columns.shortening import shortened
 from moorage.apiserver.registry.declare.columns import AGE, NAME, column, printer
 from moorage.apiserver.registry.declare.defaults import defaults
-from moorage.apiserver.registry.declare.rules import always_text, update, validator
-from moorage.apiserver.registry.kind import Kind, Obj, Served, Strategy
-from moorage.apiserver.registry.validation.endpoint import (
-    endpoint_address_errors,
-    endpoint_port_errors,
+from moorage.apiserver.registry.declare.rules import (
+    always_text,
+    immutable,
+    most_items,
+    required_one_of,
+    update,
+    validator,
+    without_path,
 )
+from moorage.apiserver.registry.kind import Kind, Obj, Served, Strategy
+from moorage.apiserver.registry.validation.containers import port_number_errors
+
+_PROTOCOLS = ("SCTP", "TCP", "UDP")
+_SHOWN = 3
+_TYPE = "io.k8s.api.discovery.v1.EndpointSlice"
+_UNSET = "<unset>"
+_ANY_PORT = "*"
+
+_LINK_LOCAL_MULTICAST: tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...] = (
+    ipaddress.IPv4Network("224.0.0.0/24"),
+    # Any flags with the scope of a link, as Go's IsLinkLocalMulticast.
+    *(ipaddress.IPv6Network(f"ff{flags:x}2::/16") for flags in range(16)),
+)
+
+
+def endpoint_address_errors(address: str, path: str) -> list[FieldError]:
+    """Return the error of an IP address at a field path, if it cannot be an endpoint's."""
+    try:
+        parsed = ipaddress.ip_address(address)
+        # Go reads an IPv4-mapped address as the IPv4 address.
+        parsed = getattr(parsed, "ipv4_mapped", None) or parsed
+    except ValueError:
+        message = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
+        return [FieldError.invalid(path, address, message)]
+    for is_wrong, what in (
+        (parsed.is_unspecified, "may not be unspecified (0.0.0.0 or ::)"),
+        (parsed.is_loopback, "may not be in the loopback range (127.0.0.0/8, ::1/128)"),
+        (parsed.is_link_local, "may not be in the link-local range (169.254.0.0/16, fe80::/10)"),
+        (
+            any(parsed in network for network in _LINK_LOCAL_MULTICAST),
+            "may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)",
+        ),
+    ):
+        if is_wrong:
+            return [FieldError.invalid(path, address, what)]
+    return []
+
+
+def endpoint_port_errors(
+    port: Obj, path: str, *, needs_name: bool, may_be_open: bool = False
+) -> list[FieldError]:
+    """Return the errors of an endpoint port at a field path.
+
+    With `may_be_open` the number may be absent, as in endpoint slices.
+    """
+    errors: list[FieldError] = []
+    name = port.get("name", "")
+    if name:
+        errors += [
+            FieldError.invalid(f"{path}.name", name, e) for e in names.dns_label_errors(name)
+        ]
+    elif needs_name:
+        errors.append(FieldError.required(f"{path}.name"))
+    if "port" in port or not may_be_open:
+        errors += port_number_errors(port.get("port", 0), f"{path}.port")
+    protocol = port.get("protocol", "")
+    if not protocol:
+        errors.append(FieldError.required(f"{path}.protocol"))
+    elif protocol not in _PROTOCOLS:
+        errors.append(FieldError.not_supported(f"{path}.protocol", protocol, _PROTOCOLS))
+    return errors
+
+
+def shortened(entries: Sequence[str]) -> str:
+    """Format a list as `a,b,c + 2 more...`; empty for no entries."""
+    text = ",".join(entries[:_SHOWN])
+    hidden = len(entries) - _SHOWN
+    return f"{text} + {hidden} more..." if hidden > 0 else text
 
 
 def _subset_errors(subset: Obj, path: str) -> Iterator[FieldError]:
@@ -22,12 +95,12 @@ def _subset_errors(subset: Obj, path: str) -> Iterator[FieldError]:
         yield FieldError.required(path, "must specify `addresses` or `notReadyAddresses`")
 
 
-def _port_errors(ports: list[Obj], path: str) -> Iterator[FieldError]:
+def _subset_port_errors(ports: list[Obj], path: str) -> Iterator[FieldError]:
     for number, port in enumerate(ports):
         yield from endpoint_port_errors(port, f"{path}[{number}]", needs_name=len(ports) > 1)
 
 
-def _addresses_text(subsets: list[Obj]) -> str:
+def _subsets_text(subsets: list[Obj]) -> str:
     addresses = [text for subset in subsets for text in _subset_addresses(subset)]
     return shortened(addresses) if subsets else NONE
 
@@ -48,7 +121,7 @@ validate_endpoints = validator(
     ("subsets[*]", _subset_errors),
     ("subsets[*].addresses[*].ip", always_text(endpoint_address_errors)),
     ("subsets[*].notReadyAddresses[*].ip", always_text(endpoint_address_errors)),
-    ("subsets[*].ports", _port_errors),
+    ("subsets[*].ports", _subset_port_errors),
 )
 
 ENDPOINTS = Kind(
@@ -56,9 +129,9 @@ ENDPOINTS = Kind(
     plural="endpoints",
     served=(
         Served(
-            group="",
-            version="v1",
-            type="io.k8s.api.core.v1.Endpoints",
+            "",
+            "v1",
+            "io.k8s.api.core.v1.Endpoints",
             warning="v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice",
         ),
     ),
@@ -71,7 +144,72 @@ ENDPOINTS = Kind(
     ),
     printer=printer(
         NAME,
-        column("Endpoints", "subsets", of=f"{CORE}.Endpoints", absent=NONE, show=_addresses_text),
+        column("Endpoints", "subsets", of=f"{CORE}.Endpoints", absent=NONE, show=_subsets_text),
+        AGE,
+    ),
+)
+
+
+def _endpoint_errors(endpoint_slice: Obj) -> Iterator[FieldError]:
+    kind = endpoint_slice.get("addressType", "")
+    for index, endpoint in enumerate(endpoint_slice.get("endpoints", ())):
+        path = f"endpoints[{index}].addresses"
+        if not endpoint.get("addresses"):
+            yield FieldError.required(path, "must contain at least 1 address")
+        for number, address in enumerate(endpoint.get("addresses", ())):
+            if kind != "FQDN":
+                yield from endpoint_address_errors(address, f"{path}[{number}]")
+
+
+def _port_errors(ports: list[Obj], path: str) -> Iterator[FieldError]:
+    seen: set[str] = set()
+    for index, port in enumerate(ports):
+        name = port.get("name", "")
+        if name in seen:
+            yield FieldError.duplicate(path, name)
+        seen.add(name)
+        yield from endpoint_port_errors(
+            port, f"{path}[{index}]", needs_name=False, may_be_open=True
+        )
+
+
+def _ports_text(ports: list[Obj]) -> str:
+    return shortened([_port_text(port) for port in ports]) or _UNSET
+
+
+def _addresses_text(endpoints: list[Obj]) -> str:
+    addresses = [address for endpoint in endpoints for address in endpoint.get("addresses") or ()]
+    return shortened(addresses) or _UNSET
+
+
+def _port_text(port: Obj) -> str:
+    if port.get("port") is not None:
+        return str(port["port"])
+    return str(port.get("name", _ANY_PORT))
+
+
+validate_endpoint_slice = validator(
+    ("addressType", required_one_of("FQDN", "IPv4", "IPv6")),
+    ("endpoints", most_items(1000)),
+    ("", without_path(_endpoint_errors)),
+    ("ports", most_items(20000), _port_errors),
+)
+
+ENDPOINT_SLICE = Kind(
+    name="EndpointSlice",
+    plural="endpointslices",
+    served=(Served("discovery.k8s.io", "v1", _TYPE),),
+    strategy=Strategy(
+        default=defaults(("ports[*].name", ""), ("ports[*].protocol", "TCP")),
+        validate=validate_endpoint_slice,
+        validate_update=update(validate_endpoint_slice, after=immutable("addressType")),
+        spec_of=lambda obj: {key: obj.get(key) for key in ("addressType", "endpoints", "ports")},
+    ),
+    printer=printer(
+        NAME,
+        column("AddressType", "addressType", of=_TYPE),
+        column("Ports", "ports", of=_TYPE, absent=_UNSET, show=_ports_text),
+        column("Endpoints", "endpoints", of=_TYPE, absent=_UNSET, show=_addresses_text),
         AGE,
     ),
 )

@@ -10,8 +10,7 @@ from typing import Any
 
 from moorage.api import names
 from moorage.api.errors import FieldError
-from moorage.apiserver.registry.columns.ages import age
-from moorage.apiserver.registry.columns.cells import CORE, NAME, name_of
+from moorage.apiserver.registry.columns.cells import CORE, NAME, age, name_of
 from moorage.apiserver.registry.declare.rules import update
 from moorage.apiserver.registry.kind import (
     Column,
@@ -157,11 +156,11 @@ EVENT = Kind(
     name="Event",
     plural="events",
     served=(
-        Served(group="", version="v1", type="io.k8s.api.core.v1.Event"),
+        Served("", "v1", "io.k8s.api.core.v1.Event"),
         Served(
-            group="events.k8s.io",
-            version="v1",
-            type="io.k8s.api.events.v1.Event",
+            "events.k8s.io",
+            "v1",
+            "io.k8s.api.events.v1.Event",
             to_storage=to_core,
             from_storage=from_core,
             field_aliases=FIELD_ALIASES,

@@ -9,7 +9,21 @@ from moorage.api import names
 from moorage.api.errors import FieldError
 from moorage.apiserver.registry.columns.cells import NONE
 from moorage.apiserver.registry.declare.columns import AGE, NAME, column, printer
-from moorage.apiserver.registry.declare.rules import update
+from moorage.apiserver.registry.declare.rules import (
+    Check,
+    follows,
+    or_else,
+    part,
+    required,
+    required_as,
+    satisfies,
+    unique,
+    unless_empty,
+    update,
+    validator,
+    when,
+    without_path,
+)
 from moorage.apiserver.registry.kind import (
     Kind,
     Obj,
@@ -20,21 +34,15 @@ from moorage.apiserver.registry.kind import (
     status_subresource,
 )
 from moorage.apiserver.registry.preparation import drop_status, keep_all_but_status, keep_status
-from moorage.apiserver.registry.validation.flow_control import (
-    flow_status_errors,
-    validate_flow_status,
-)
 
 _TYPES = "io.k8s.api.flowcontrol.v1"
+_GROUP = "flowcontrol.apiserver.k8s.io"
 _PRECEDENCE = 1000
 _HIGHEST_PRECEDENCE = 10000
 _DISTINGUISHERS = ("ByNamespace", "ByUser")
 _VERBS = (
     "create", "delete", "deletecollection", "get", "list", "patch", "proxy", "update", "watch",
 )  # fmt: skip
-_SUBJECTS = {"Group": "group", "ServiceAccount": "serviceAccount", "User": "user"}
-"""Kinds of subjects, with the field that holds one."""
-
 _ANY = "*"
 
 
@@ -79,145 +87,94 @@ def default_flow_schema(flow_schema: Obj) -> None:
         spec["matchingPrecedence"] = _PRECEDENCE
 
 
-def validate_flow_schema(flow_schema: Obj) -> list[FieldError]:
-    """Return the errors of a FlowSchema."""
-    name, spec = flow_schema["metadata"].get("name", ""), flow_schema.get("spec", {})
-    errors = [*_spec_errors(name, spec)]
-    if name in MANDATORY_SPECS and spec != MANDATORY_SPECS[name]:
-        errors.append(
-            FieldError.invalid("spec", spec, f"spec of '{name}' must equal the fixed value")
-        )
-    return errors + flow_status_errors(flow_schema)
-
-
-def _spec_errors(name: str, spec: Obj) -> Iterator[FieldError]:
-    yield from _precedence_errors(name, spec.get("matchingPrecedence", 0))
-    method = spec.get("distinguisherMethod")
-    if method is not None and method.get("type", "") not in _DISTINGUISHERS:
-        yield FieldError.not_supported(
-            "spec.distinguisherMethod.type", {"Type": method.get("type", "")}, _DISTINGUISHERS
-        )
-    level = spec.get("priorityLevelConfiguration", {}).get("name", "")
-    path = "spec.priorityLevelConfiguration.name"
-    if not level:
-        yield FieldError.required(path, "must reference a priority level")
-    for detail in names.dns_subdomain_errors(level) if level else ():
-        yield FieldError.invalid(path, level, detail)
-    for index, rule in enumerate(spec.get("rules", ())):
-        yield from _rule_errors(rule, f"spec.rules[{index}]")
-
-
-def _precedence_errors(name: str, precedence: int) -> Iterator[FieldError]:
-    path = "spec.matchingPrecedence"
+def _precedence_errors(flow_schema: Obj) -> Iterator[FieldError]:
+    path, precedence = "spec.matchingPrecedence", flow_schema["spec"].get("matchingPrecedence", 0)
     if precedence <= 0:
         yield FieldError.invalid(path, precedence, "must be a positive value")
     if precedence > _HIGHEST_PRECEDENCE:
-        yield FieldError.invalid(
-            path, precedence, f"must not be greater than {_HIGHEST_PRECEDENCE}"
-        )
-    if precedence == 1 and name != "exempt":
-        yield FieldError.invalid(
-            path, precedence, "only the schema named 'exempt' may have matchingPrecedence 1"
-        )
+        detail = f"must not be greater than {_HIGHEST_PRECEDENCE}"
+        yield FieldError.invalid(path, precedence, detail)
+    if precedence == 1 and flow_schema["metadata"].get("name") != "exempt":
+        detail = "only the schema named 'exempt' may have matchingPrecedence 1"
+        yield FieldError.invalid(path, precedence, detail)
 
 
-def _rule_errors(rule: Obj, path: str) -> Iterator[FieldError]:
-    if not rule.get("subjects"):
-        yield FieldError.required(f"{path}.subjects", "subjects must contain at least one value")
-    for index, subject in enumerate(rule.get("subjects", ())):
-        yield from _subject_errors(subject, f"{path}.subjects[{index}]")
-    if not rule.get("resourceRules") and not rule.get("nonResourceRules"):
-        yield FieldError.required(
-            path, "at least one of resourceRules and nonResourceRules has to be non-empty"
-        )
-    for index, inner in enumerate(rule.get("resourceRules", ())):
-        yield from _resource_rule_errors(inner, f"{path}.resourceRules[{index}]")
-    for index, inner in enumerate(rule.get("nonResourceRules", ())):
-        yield from _url_rule_errors(inner, f"{path}.nonResourceRules[{index}]")
+def _distinguisher_errors(method: str, path: str) -> Iterator[FieldError]:
+    if method not in _DISTINGUISHERS:
+        yield FieldError.not_supported(path, {"Type": method}, _DISTINGUISHERS)
+
+
+_named_errors = part(("name", required))
+_account_errors = part(
+    (
+        "name",
+        required,
+        when(lambda name: name not in ("", _ANY), ("", follows(names.dns_subdomain_errors))),
+    ),
+    (
+        "namespace",
+        required_as("must specify namespace for service account"),
+        unless_empty(follows(names.dns_label_errors)),
+    ),
+)
+_SUBJECTS: dict[str, tuple[str, Check]] = {
+    "ServiceAccount": ("serviceAccount", _account_errors),
+    "User": ("user", _named_errors),
+    "Group": ("group", _named_errors),
+}
+"""Kinds of subjects, with the field that holds one and its rules."""
 
 
 def _subject_errors(subject: Obj, path: str) -> Iterator[FieldError]:
     kind = subject.get("kind", "")
     if kind not in _SUBJECTS:
-        yield FieldError.not_supported(f"{path}.kind", kind, tuple(_SUBJECTS))
+        yield FieldError.not_supported(f"{path}.kind", kind, sorted(_SUBJECTS))
         return
-    field = _SUBJECTS[kind]
-    at = f"{path}.{field}"
+    field, check = _SUBJECTS[kind]
     if field not in subject:
-        yield FieldError.required(at, f"{field} is required when subject kind is '{kind}'")
+        detail = f"{field} is required when subject kind is '{kind}'"
+        yield FieldError.required(f"{path}.{field}", detail)
     else:
-        yield from _named_errors(subject[field], at, kind)
-    for other_kind in ("ServiceAccount", "User", "Group"):
-        other = _SUBJECTS[other_kind]
+        yield from check(subject[field], f"{path}.{field}")
+    for other_kind, (other, _) in _SUBJECTS.items():
         if other != field and other in subject:
-            yield FieldError.forbidden(
-                f"{path}.{other}", f"{other} is forbidden when subject kind is not '{other_kind}'"
-            )
+            detail = f"{other} is forbidden when subject kind is not '{other_kind}'"
+            yield FieldError.forbidden(f"{path}.{other}", detail)
 
 
-def _named_errors(named: Obj, path: str, kind: str) -> Iterator[FieldError]:
-    name, namespace = named.get("name", ""), named.get("namespace", "")
-    if not name:
-        yield FieldError.required(f"{path}.name")
-    if kind != "ServiceAccount":
-        return
-    for detail in names.dns_subdomain_errors(name) if name not in ("", _ANY) else ():
-        yield FieldError.invalid(f"{path}.name", name, detail)
-    if not namespace:
-        yield FieldError.required(f"{path}.namespace", "must specify namespace for service account")
-    for detail in names.dns_label_errors(namespace) if namespace else ():
-        yield FieldError.invalid(f"{path}.namespace", namespace, detail)
+def _rule_errors(rule: Obj, path: str) -> Iterator[FieldError]:
+    if not rule.get("resourceRules") and not rule.get("nonResourceRules"):
+        detail = "at least one of resourceRules and nonResourceRules has to be non-empty"
+        yield FieldError.required(path, detail)
 
 
 def _verb_errors(verbs: list[str], path: str) -> Iterator[FieldError]:
     if not verbs:
         yield FieldError.required(path, "verbs must contain at least one value")
     elif _ANY in verbs:
-        yield from _alone_errors(verbs, path, "verbs")
+        yield from _alone("verbs")(verbs, path)
     elif not set(verbs) <= set(_VERBS):
         yield FieldError.not_supported(path, verbs, _VERBS)
 
 
-def _alone_errors(values: list[str], path: str, what: str) -> Iterator[FieldError]:
-    if len(values) > 1 and _ANY in values:
-        yield FieldError.invalid(path, values, f"if '*' is present, must not specify other {what}")
+def _alone(shown: str) -> Check:
+    """Return the check that `*` is the only value, where it is one."""
+    return satisfies(
+        lambda values: len(values) <= 1 or _ANY not in values,
+        f"if '*' is present, must not specify other {shown}",
+    )
 
 
-def _resource_rule_errors(rule: Obj, path: str) -> Iterator[FieldError]:
-    yield from _verb_errors(rule.get("verbs", []), f"{path}.verbs")
-    for field, one, many in (
-        ("apiGroups", "api group", "api groups"),
-        ("resources", "resource", "resources"),
-    ):
-        if not rule.get(field):
-            yield FieldError.required(
-                f"{path}.{field}", f"resource rules must supply at least one {one}"
-            )
-        yield from _alone_errors(rule.get(field, []), f"{path}.{field}", many)
-    namespaces, at = rule.get("namespaces", []), f"{path}.namespaces"
+def _namespace_errors(rule: Obj, path: str) -> Iterator[FieldError]:
+    namespaces, path = rule.get("namespaces", []), f"{path}.namespaces"
     if not namespaces and not rule.get("clusterScope"):
-        yield FieldError.required(
-            at, "resource rules that are not cluster scoped must supply at least one namespace"
-        )
-    yield from _alone_errors(namespaces, at, "namespaces")
+        detail = "resource rules that are not cluster scoped must supply at least one namespace"
+        yield FieldError.required(path, detail)
+    yield from _alone("namespaces")(namespaces, path)
     for index, namespace in enumerate(namespaces if _ANY not in namespaces else ()):
-        for detail in names.dns_label_errors(namespace):
-            yield FieldError.invalid(
-                f"{at}[{index}]",
-                namespace,
-                f"each member of this list must be '*' or a DNS-1123 label; {detail}",
-            )
-
-
-def _url_rule_errors(rule: Obj, path: str) -> Iterator[FieldError]:
-    yield from _verb_errors(rule.get("verbs", []), f"{path}.verbs")
-    urls, at = rule.get("nonResourceURLs", []), f"{path}.nonResourceURLs"
-    if not urls:
-        yield FieldError.required(at, "nonResourceURLs must contain at least one value")
-    yield from _alone_errors(urls, at, "non-resource URLs")
-    for index, url in enumerate(urls if _ANY not in urls else ()):
-        if problem := _url_problem(url):
-            yield FieldError.invalid(f"{at}[{index}]", url, problem)
+        for problem in names.dns_label_errors(namespace):
+            detail = f"each member of this list must be '*' or a DNS-1123 label; {problem}"
+            yield FieldError.invalid(f"{path}[{index}]", namespace, detail)
 
 
 def _url_problem(url: str) -> str:
@@ -235,6 +192,56 @@ def _url_problem(url: str) -> str:
     return ""
 
 
+_URLS = when(
+    lambda urls: _ANY not in urls,
+    ("[*]", follows(lambda url: [problem] if (problem := _url_problem(url)) else [])),
+)
+
+
+def _changed_schema_errors(flow_schema: Obj) -> Iterator[FieldError]:
+    name, spec = flow_schema["metadata"].get("name", ""), flow_schema["spec"]
+    if name in MANDATORY_SPECS and spec != MANDATORY_SPECS[name]:
+        yield FieldError.invalid("spec", spec, f"spec of '{name}' must equal the fixed value")
+
+
+_CONDITIONS = ("status.conditions[*].type", unique, required)
+_validate_status = update(validator(_CONDITIONS))
+
+validate_flow_schema = validator(
+    ("", without_path(_precedence_errors)),
+    ("spec.distinguisherMethod?.type", or_else("", _distinguisher_errors)),
+    (
+        "spec.priorityLevelConfiguration.name",
+        required_as("must reference a priority level"),
+        unless_empty(follows(names.dns_subdomain_errors)),
+    ),
+    ("spec.rules[*].subjects", required_as("subjects must contain at least one value")),
+    ("spec.rules[*].subjects[*]", _subject_errors),
+    ("spec.rules[*]", _rule_errors),
+    ("spec.rules[*].resourceRules[*].verbs", or_else([], _verb_errors)),
+    (
+        "spec.rules[*].resourceRules[*].apiGroups",
+        required_as("resource rules must supply at least one api group"),
+        _alone("api groups"),
+    ),
+    (
+        "spec.rules[*].resourceRules[*].resources",
+        required_as("resource rules must supply at least one resource"),
+        _alone("resources"),
+    ),
+    ("spec.rules[*].resourceRules[*]", _namespace_errors),
+    ("spec.rules[*].nonResourceRules[*].verbs", or_else([], _verb_errors)),
+    (
+        "spec.rules[*].nonResourceRules[*].nonResourceURLs",
+        required_as("nonResourceURLs must contain at least one value"),
+        _alone("non-resource URLs"),
+        _URLS,
+    ),
+    ("", without_path(_changed_schema_errors)),
+    _CONDITIONS,
+)
+
+
 def _dangling(flow_schema: Obj) -> str:
     for condition in flow_schema.get("status", {}).get("conditions", ()):
         if condition.get("type") == "Dangling":
@@ -247,9 +254,7 @@ _SPEC_TYPE = f"{_TYPES}.FlowSchemaSpec"
 FLOW_SCHEMA = Kind(
     name="FlowSchema",
     plural="flowschemas",
-    served=(
-        Served(group="flowcontrol.apiserver.k8s.io", version="v1", type=f"{_TYPES}.FlowSchema"),
-    ),
+    served=(Served(_GROUP, "v1", f"{_TYPES}.FlowSchema"),),
     is_namespaced=False,
     strategy=Strategy(
         default=default_flow_schema,
@@ -257,7 +262,7 @@ FLOW_SCHEMA = Kind(
         prepare_update=keep_status,
         validate=validate_flow_schema,
         validate_update=update(validate_flow_schema),
-        parts={"status": PartRules(keep_all_but_status, validate_flow_status)},
+        parts={"status": PartRules(keep_all_but_status, _validate_status)},
         spec_of=get_spec,
     ),
     printer=printer(

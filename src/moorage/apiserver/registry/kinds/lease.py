@@ -23,7 +23,7 @@ validate_lease = validator(
 LEASE = Kind(
     name="Lease",
     plural="leases",
-    served=(Served(group="coordination.k8s.io", version="v1", type=f"{_TYPES}.Lease"),),
+    served=(Served("coordination.k8s.io", "v1", f"{_TYPES}.Lease"),),
     strategy=Strategy(
         validate=validate_lease,
         validate_update=update(validate_lease),

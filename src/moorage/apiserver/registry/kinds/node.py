@@ -7,8 +7,7 @@ from functools import partial
 
 from moorage.api import names, quantity
 from moorage.api.errors import FieldError
-from moorage.apiserver.registry.columns.ages import UNKNOWN
-from moorage.apiserver.registry.columns.cells import CORE, NONE, joined
+from moorage.apiserver.registry.columns.cells import CORE, NONE, UNKNOWN, joined
 from moorage.apiserver.registry.declare.columns import AGE, NAME, column, printer
 from moorage.apiserver.registry.kind import (
     Kind,
@@ -180,7 +179,7 @@ _INFO, _ADDRESSES = f"{CORE}.NodeSystemInfo", f"{CORE}.NodeStatus.addresses"
 NODE = Kind(
     name="Node",
     plural="nodes",
-    served=(Served(group="", version="v1", type="io.k8s.api.core.v1.Node"),),
+    served=(Served("", "v1", "io.k8s.api.core.v1.Node"),),
     is_namespaced=False,
     short_names=("no",),
     strategy=Strategy(

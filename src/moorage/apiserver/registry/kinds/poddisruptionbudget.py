@@ -25,8 +25,8 @@ from moorage.apiserver.registry.kind import (
 from moorage.apiserver.registry.preparation import dropping_status, keep_spec, keep_status
 from moorage.apiserver.registry.validation.conditions import condition_errors
 from moorage.apiserver.registry.validation.go_shapes import Shape, go_struct
-from moorage.apiserver.registry.validation.rollout import above_all_errors, amount_errors
 from moorage.apiserver.registry.validation.scheduling import label_selector_errors
+from moorage.apiserver.registry.validation.workload import above_all_errors, amount_errors
 
 _TYPES = "io.k8s.api.policy.v1"
 _AMOUNTS = ("minAvailable", "maxUnavailable")
@@ -111,7 +111,7 @@ _validate_status = validator(
 POD_DISRUPTION_BUDGET = Kind(
     name="PodDisruptionBudget",
     plural="poddisruptionbudgets",
-    served=(Served(group="policy", version="v1", type=f"{_TYPES}.PodDisruptionBudget"),),
+    served=(Served("policy", "v1", f"{_TYPES}.PodDisruptionBudget"),),
     short_names=("pdb",),
     strategy=Strategy(
         prepare_create=prepare_budget_create,

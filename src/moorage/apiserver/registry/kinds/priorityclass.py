@@ -55,7 +55,7 @@ def _without_metadata(obj: Obj) -> object:
 PRIORITY_CLASS = Kind(
     name="PriorityClass",
     plural="priorityclasses",
-    served=(Served(group="scheduling.k8s.io", version="v1", type=_TYPE),),
+    served=(Served("scheduling.k8s.io", "v1", _TYPE),),
     is_namespaced=False,
     short_names=("pc",),
     strategy=Strategy(

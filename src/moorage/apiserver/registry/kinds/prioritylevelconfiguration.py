@@ -9,7 +9,18 @@ from typing import Any
 from moorage.api.errors import FieldError
 from moorage.apiserver.registry.columns.cells import NONE
 from moorage.apiserver.registry.declare.columns import AGE, NAME, column, printer
-from moorage.apiserver.registry.declare.rules import update
+from moorage.apiserver.registry.declare.rules import (
+    at_least,
+    between,
+    or_else,
+    part,
+    required,
+    satisfies,
+    unique,
+    update,
+    validator,
+    without_path,
+)
 from moorage.apiserver.registry.kind import (
     Kind,
     Obj,
@@ -20,13 +31,10 @@ from moorage.apiserver.registry.kind import (
     status_subresource,
 )
 from moorage.apiserver.registry.preparation import drop_status, keep_all_but_status, keep_status
-from moorage.apiserver.registry.validation.flow_control import (
-    flow_status_errors,
-    validate_flow_status,
-)
 from moorage.apiserver.registry.validation.go_shapes import Shape, go_struct
 
 _TYPES = "io.k8s.api.flowcontrol.v1"
+_GROUP = "flowcontrol.apiserver.k8s.io"
 _LEVELS = ("Exempt", "Limited")
 _RESPONSES = ("Queue", "Reject")
 _QUEUING = {"handSize": 8, "queues": 64, "queueLengthLimit": 50}
@@ -79,47 +87,96 @@ def default_priority_level(level: Obj) -> None:
         queuing |= {field: queuing.get(field) or value for field, value in _QUEUING.items()}
 
 
-def validate_priority_level(level: Obj) -> list[FieldError]:
-    """Return the errors of a PriorityLevelConfiguration."""
-    errors: list[FieldError] = []
-    if _ZERO_SHARES in level["metadata"].get("annotations", {}):
-        errors.append(
-            FieldError.forbidden(
-                "metadata.annotations", f"annotation '{_ZERO_SHARES}' is forbidden"
-            )
-        )
-    name, spec = level["metadata"].get("name", ""), level.get("spec", {})
-    errors += _spec_errors(name, spec)
-    if name == "exempt" and {**spec, "exempt": {}} != {"type": "Exempt", "exempt": {}}:
-        errors.append(
-            FieldError.invalid(
-                "spec",
-                _shown(spec),
-                "spec of 'exempt' except the 'spec.exempt' field must equal the fixed value",
-            )
-        )
-    if name == "catch-all" and spec != CATCH_ALL_SPEC:
-        errors.append(
-            FieldError.invalid(
-                "spec", _shown(spec), "spec of 'catch-all' must equal the fixed value"
-            )
-        )
-    return [*errors, *flow_status_errors(level), *_member_errors(spec)]
-
-
-def _spec_errors(name: str, spec: Obj) -> Iterator[FieldError]:
-    kind = spec.get("type", "")
+def _type_errors(level: Obj) -> Iterator[FieldError]:
+    name, kind = level["metadata"].get("name", ""), level["spec"].get("type", "")
     if (name == "exempt") != (kind == "Exempt"):
-        yield FieldError.invalid(
-            "spec.type", kind, "must be 'Exempt' if and only if `name` is 'exempt'"
+        detail = "must be 'Exempt' if and only if `name` is 'exempt'"
+        yield FieldError.invalid("spec.type", kind, detail)
+
+
+def _hand_errors(queuing: Obj, path: str) -> Iterator[FieldError]:
+    queues, hand, path = queuing.get("queues", 0), queuing.get("handSize", 0), f"{path}.handSize"
+    if hand <= 0:
+        yield FieldError.invalid(path, hand, "must be positive")
+    elif hand > queues:
+        detail = f"should not be greater than queues ({queues})"
+        yield FieldError.invalid(path, hand, detail)
+    elif math.ceil(math.log2(queues) * hand) > _MAX_HASH_BITS:
+        detail = (
+            f"required entropy bits of deckSize {queues} and handSize {hand} should not be "
+            f"greater than {_MAX_HASH_BITS}"
         )
-    if kind == "Exempt":
-        yield from _share_errors(spec.get("exempt", {}), "spec.exempt")
-    elif kind == "Limited":
-        if "limited" in spec:
-            yield from _limited_errors(spec["limited"], "spec.limited")
-    elif kind:
-        yield FieldError.not_supported("spec.type", kind, _LEVELS)
+        yield FieldError.invalid(path, hand, detail)
+
+
+_positive = at_least(1, "must be positive")
+_queuing_errors = part(
+    ("queueLengthLimit", or_else(0, _positive)),
+    (
+        "queues",
+        or_else(0, _positive),
+        satisfies(lambda queues: queues <= _MAX_QUEUES, f"must not be greater than {_MAX_QUEUES}"),
+    ),
+    ("", _hand_errors),
+)
+
+
+def _response_errors(response: Obj, path: str) -> Iterator[FieldError]:
+    kind = response.get("type", "")
+    if kind == "Queue" and "queuing" in response:
+        yield from _queuing_errors(response["queuing"], f"{path}.queuing")
+    elif kind and kind not in _RESPONSES:
+        yield FieldError.not_supported(f"{path}.type", kind, _RESPONSES)
+
+
+_nominal = at_least(0, "must be a non-negative integer")
+_lendable = between(0, 100, "must be between 0 and 100, inclusive")
+_PARTS = {
+    "Exempt": part(
+        ("exempt.nominalConcurrencyShares", _nominal), ("exempt.lendablePercent", _lendable)
+    ),
+    "Limited": part(
+        ("limited.nominalConcurrencyShares", _nominal),
+        ("limited.limitResponse", _response_errors),
+        ("limited.lendablePercent", _lendable),
+        (
+            "limited.borrowingLimitPercent",
+            at_least(0, "if specified, must be a non-negative integer"),
+        ),
+    ),
+    "": part(),
+}
+
+
+def _part_errors(spec: Obj, path: str) -> list[FieldError]:
+    kind = spec.get("type", "")
+    if (check := _PARTS.get(kind)) is None:
+        return [FieldError.not_supported(f"{path}.type", kind, _LEVELS)]
+    return check(spec, path)
+
+
+def _changed_level_errors(level: Obj) -> Iterator[FieldError]:
+    name, spec = level["metadata"].get("name", ""), level["spec"]
+    if name == "exempt" and {**spec, "exempt": {}} != {"type": "Exempt", "exempt": {}}:
+        detail = "spec of 'exempt' except the 'spec.exempt' field must equal the fixed value"
+        yield FieldError.invalid("spec", _shown(spec), detail)
+    if name == "catch-all" and spec != CATCH_ALL_SPEC:
+        detail = "spec of 'catch-all' must equal the fixed value"
+        yield FieldError.invalid("spec", _shown(spec), detail)
+
+
+def _shown(spec: Obj) -> Obj:
+    """Return a specification as errors show it, under Go's names."""
+    shown = go_struct(spec, _SPEC)
+    if "exempt" in spec:
+        shown["Exempt"] = go_struct(spec["exempt"], _EXEMPT)
+    if "limited" in spec:
+        response = spec["limited"].get("limitResponse", {})
+        shown["Limited"] = go_struct(spec["limited"], _LIMITED)
+        shown["Limited"]["LimitResponse"] = go_struct(response, _RESPONSE)
+        if "queuing" in response:
+            shown["Limited"]["LimitResponse"]["Queuing"] = go_struct(response["queuing"], _QUEUES)
+    return shown
 
 
 def _member_errors(spec: Obj) -> Iterator[FieldError]:
@@ -149,86 +206,22 @@ def _not_permitted(path: str) -> FieldError:
     return FieldError(path, "FieldValueForbidden", "Forbidden")
 
 
-def _share_errors(shares: Obj, path: str) -> Iterator[FieldError]:
-    yield from _nominal_share_errors(shares, path)
-    yield from _lendable_errors(shares, path)
+def _annotation_errors(annotations: Obj, path: str) -> Iterator[FieldError]:
+    if _ZERO_SHARES in annotations:
+        yield FieldError.forbidden(path, f"annotation '{_ZERO_SHARES}' is forbidden")
 
 
-def _nominal_share_errors(shares: Obj, path: str) -> Iterator[FieldError]:
-    nominal = shares.get("nominalConcurrencyShares", 0)
-    if nominal < 0:
-        yield FieldError.invalid(
-            f"{path}.nominalConcurrencyShares", nominal, "must be a non-negative integer"
-        )
+_CONDITIONS = ("status.conditions[*].type", unique, required)
+_validate_status = update(validator(_CONDITIONS))
 
-
-def _lendable_errors(shares: Obj, path: str) -> Iterator[FieldError]:
-    lendable = shares.get("lendablePercent", 0)
-    if not 0 <= lendable <= 100:
-        yield FieldError.invalid(
-            f"{path}.lendablePercent", lendable, "must be between 0 and 100, inclusive"
-        )
-
-
-def _limited_errors(limited: Obj, path: str) -> Iterator[FieldError]:
-    yield from _nominal_share_errors(limited, path)
-    yield from _response_errors(limited.get("limitResponse", {}), f"{path}.limitResponse")
-    yield from _lendable_errors(limited, path)
-    borrowing = limited.get("borrowingLimitPercent", 0)
-    if borrowing < 0:
-        yield FieldError.invalid(
-            f"{path}.borrowingLimitPercent",
-            borrowing,
-            "if specified, must be a non-negative integer",
-        )
-
-
-def _response_errors(response: Obj, path: str) -> Iterator[FieldError]:
-    kind = response.get("type", "")
-    if kind == "Queue" and "queuing" in response:
-        yield from _queuing_errors(response["queuing"], f"{path}.queuing")
-    elif kind and kind not in _RESPONSES:
-        yield FieldError.not_supported(f"{path}.type", kind, _RESPONSES)
-
-
-def _queuing_errors(queuing: Obj, path: str) -> Iterator[FieldError]:
-    length, queues = queuing.get("queueLengthLimit", 0), queuing.get("queues", 0)
-    hand = queuing.get("handSize", 0)
-    if length <= 0:
-        yield FieldError.invalid(f"{path}.queueLengthLimit", length, "must be positive")
-    if queues <= 0:
-        yield FieldError.invalid(f"{path}.queues", queues, "must be positive")
-    elif queues > _MAX_QUEUES:
-        yield FieldError.invalid(
-            f"{path}.queues", queues, f"must not be greater than {_MAX_QUEUES}"
-        )
-    if hand <= 0:
-        yield FieldError.invalid(f"{path}.handSize", hand, "must be positive")
-    elif hand > queues:
-        yield FieldError.invalid(
-            f"{path}.handSize", hand, f"should not be greater than queues ({queues})"
-        )
-    elif math.ceil(math.log2(queues) * hand) > _MAX_HASH_BITS:
-        yield FieldError.invalid(
-            f"{path}.handSize",
-            hand,
-            f"required entropy bits of deckSize {queues} and handSize {hand} should not be "
-            f"greater than {_MAX_HASH_BITS}",
-        )
-
-
-def _shown(spec: Obj) -> Obj:
-    """Return a specification as errors show it, under Go's names."""
-    shown = go_struct(spec, _SPEC)
-    if "exempt" in spec:
-        shown["Exempt"] = go_struct(spec["exempt"], _EXEMPT)
-    if "limited" in spec:
-        response = spec["limited"].get("limitResponse", {})
-        shown["Limited"] = go_struct(spec["limited"], _LIMITED)
-        shown["Limited"]["LimitResponse"] = go_struct(response, _RESPONSE)
-        if "queuing" in response:
-            shown["Limited"]["LimitResponse"]["Queuing"] = go_struct(response["queuing"], _QUEUES)
-    return shown
+validate_priority_level = validator(
+    ("metadata.annotations", _annotation_errors),
+    ("", without_path(_type_errors)),
+    ("spec", _part_errors),
+    ("", without_path(_changed_level_errors)),
+    _CONDITIONS,
+    ("spec", without_path(_member_errors)),
+)
 
 
 def _limited(field: str) -> Callable[[Obj], Any]:
@@ -244,13 +237,7 @@ def _limited(field: str) -> Callable[[Obj], Any]:
 PRIORITY_LEVEL_CONFIGURATION = Kind(
     name="PriorityLevelConfiguration",
     plural="prioritylevelconfigurations",
-    served=(
-        Served(
-            group="flowcontrol.apiserver.k8s.io",
-            version="v1",
-            type=f"{_TYPES}.PriorityLevelConfiguration",
-        ),
-    ),
+    served=(Served(_GROUP, "v1", f"{_TYPES}.PriorityLevelConfiguration"),),
     is_namespaced=False,
     strategy=Strategy(
         default=default_priority_level,
@@ -258,7 +245,7 @@ PRIORITY_LEVEL_CONFIGURATION = Kind(
         prepare_update=keep_status,
         validate=validate_priority_level,
         validate_update=update(validate_priority_level),
-        parts={"status": PartRules(keep_all_but_status, validate_flow_status)},
+        parts={"status": PartRules(keep_all_but_status, _validate_status)},
         spec_of=get_spec,
     ),
     printer=printer(

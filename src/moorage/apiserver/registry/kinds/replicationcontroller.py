@@ -5,7 +5,7 @@ from __future__ import annotations
 from moorage.api import labels, names
 from moorage.api.errors import FieldError
 from moorage.apiserver.registry.columns.cells import label_text
-from moorage.apiserver.registry.columns.replicas import replica_printer
+from moorage.apiserver.registry.columns.shared import replica_printer
 from moorage.apiserver.registry.declare.rules import (
     each_field,
     not_above,
@@ -15,7 +15,7 @@ from moorage.apiserver.registry.declare.rules import (
     validator,
     whole,
 )
-from moorage.apiserver.registry.defaults.pod_template import default_pod_template
+from moorage.apiserver.registry.defaults import default_pod_template
 from moorage.apiserver.registry.kind import (
     Kind,
     Obj,
@@ -86,7 +86,7 @@ _validate_status = validator(
 REPLICATION_CONTROLLER = Kind(
     name="ReplicationController",
     plural="replicationcontrollers",
-    served=(Served(group="", version="v1", type=_TYPE),),
+    served=(Served("", "v1", _TYPE),),
     short_names=("rc",),
     categories=("all",),
     strategy=Strategy(

@@ -55,19 +55,19 @@ RUNTIME_CLASS = Kind(
     name="RuntimeClass",
     plural="runtimeclasses",
     served=(
-        Served(group=_GROUP, version="v1", type=f"{_TYPES}.v1.RuntimeClass"),
+        Served(_GROUP, "v1", f"{_TYPES}.v1.RuntimeClass"),
         Served(
-            group=_GROUP,
-            version="v1beta1",
-            type=f"{_TYPES}.v1beta1.RuntimeClass",
+            _GROUP,
+            "v1beta1",
+            f"{_TYPES}.v1beta1.RuntimeClass",
             warning=(
                 "node.k8s.io/v1beta1 RuntimeClass is deprecated in v1.22+, unavailable in v1.25+"
             ),
         ),
         Served(
-            group=_GROUP,
-            version="v1alpha1",
-            type=f"{_TYPES}.v1alpha1.RuntimeClass",
+            _GROUP,
+            "v1alpha1",
+            f"{_TYPES}.v1alpha1.RuntimeClass",
             to_storage=from_v1alpha1,
             from_storage=to_v1alpha1,
             warning=(

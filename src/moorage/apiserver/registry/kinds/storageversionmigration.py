@@ -124,11 +124,7 @@ def _state_of(migration: Obj) -> str:
 STORAGE_VERSION_MIGRATION = Kind(
     name="StorageVersionMigration",
     plural="storageversionmigrations",
-    served=(
-        Served(
-            group="storagemigration.k8s.io", version="v1", type=f"{_TYPES}.StorageVersionMigration"
-        ),
-    ),
+    served=(Served("storagemigration.k8s.io", "v1", f"{_TYPES}.StorageVersionMigration"),),
     is_namespaced=False,
     strategy=Strategy(
         prepare_create=drop_status,

@@ -4,19 +4,17 @@ Pure functions on plain values. Objects are canonical dicts of one API version; 
 how lists and maps merge.
 """
 
-from moorage.apiserver.registry.patch.apply import TypedPatchError, apply
-from moorage.apiserver.registry.patch.configuration import merge_configuration
-from moorage.apiserver.registry.patch.created import CreatedFields
-from moorage.apiserver.registry.patch.json_patch import apply_json_patch
+from moorage.apiserver.registry.patch.apply import TypedPatchError, apply, merge_configuration
+from moorage.apiserver.registry.patch.json_patch import apply_json_patch, merge_patch
 from moorage.apiserver.registry.patch.managed import (
     Change,
+    CreatedFields,
     ManagedFields,
     Manager,
     Version,
     is_same_but_for_times,
     track_update,
 )
-from moorage.apiserver.registry.patch.merge import merge_patch
 from moorage.apiserver.registry.patch.merge_schema import MergeSchema
 from moorage.apiserver.registry.patch.strategic import strategic_merge
 

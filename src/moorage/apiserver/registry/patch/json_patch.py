@@ -1,7 +1,4 @@
-"""JSON patch with the extension of Kubernetes' library: `replace` may add a map key.
-
-All errors inside a patch give one error without details, as upstream. Source: RFC 6902.
-"""
+"""JSON patches (RFC 6902) and merge patches (RFC 7386)."""
 
 from __future__ import annotations
 
@@ -17,8 +14,20 @@ from moorage.api.errors import BadRequestError, InvalidError
 MAX_OPERATIONS = 10_000
 MAX_COPIED_BYTES = 3 * 1024 * 1024
 """Limit on the bytes that all `copy` operations of a patch copy: repeated copies double."""
-
 _REJECTED = "the server rejected our request due to an error in our request"
+
+
+def merge_patch(target: Any, patch: Any) -> Any:
+    """Return the target with the patch merged in; null deletes. Neither is changed."""
+    if not isinstance(patch, dict):
+        return patch
+    merged = dict(target) if isinstance(target, dict) else {}
+    for key, value in patch.items():
+        if value is None:
+            merged.pop(key, None)
+        else:
+            merged[key] = merge_patch(merged.get(key), value)
+    return merged
 
 
 class _ReplaceOperation(jsonpatch.ReplaceOperation):

@@ -17,21 +17,73 @@ from moorage.apiserver.registry.patch.fieldset import (
     EMPTY,
     Tree,
     difference,
+    in_order,
     union,
     without_subtrees,
 )
 from moorage.apiserver.registry.patch.merge_schema import MergeSchema
 
-Map = dict[str, Any]
-Entry = dict[str, Any]
-ManagedFields = list[Entry]
-
+_MOST_REMEMBERED = 256
+_MOST_BYTES = 2048
+_METADATA = "metadata"
 APPLY = "Apply"
 UPDATE = "Update"
 BEFORE_FIRST_APPLY = "before-first-apply"
 ANCIENT_CHANGES = "ancient-changes"
 _FIELDS_TYPE = "FieldsV1"
 _MAX_UPDATERS = 10
+_encode = msgspec.json.encode
+
+
+class CreatedFields:
+    """Returns the entries of new objects; remembers the fields of 256 times 2 KiB of JSON at most.
+
+    Trees are shared between objects; they are never changed in place.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, bool, bytes], Tree] = {}
+
+    def __len__(self) -> int:
+        """Return how many objects' fields are remembered."""
+        return len(self._known)
+
+    def forget(self) -> None:
+        """Forget all: a type has changed."""
+        self._known.clear()
+
+    def entries(self, change: Change, obj: dict[str, Any]) -> ManagedFields:
+        """Return the entries of a new object, which has no managedFields, in upstream's order."""
+        rest = {name: value for name, value in obj.items() if name != _METADATA}
+        fields = dict(self._of_rest(change, rest))
+        if _METADATA in obj:
+            fields |= in_order(_fields(change, {_METADATA: obj[_METADATA]}))
+        if not fields:
+            return []
+        return [change.manager.entry(dict(sorted(fields.items())), change.now)]
+
+    def _of_rest(self, change: Change, rest: dict[str, Any]) -> Tree:
+        if not rest:
+            return EMPTY
+        key = (change.type_name, bool(change.ignored), _encode(rest))
+        fields = self._known.get(key)
+        if fields is None:
+            fields = in_order(_fields(change, rest))
+            if len(key[2]) <= _MOST_BYTES:
+                if len(self._known) >= _MOST_REMEMBERED:
+                    self._known.clear()
+                self._known[key] = fields
+        return fields
+
+
+def _fields(change: Change, obj: dict[str, Any]) -> Tree:
+    changed, _ = changes(change.merge_schema, change.type_name, {}, obj)
+    return owned_fields(changed, change.ignored)
+
+
+Map = dict[str, Any]
+Entry = dict[str, Any]
+ManagedFields = list[Entry]
 
 SYSTEM_FIELDS: Tree = {
     "f:apiVersion": {},

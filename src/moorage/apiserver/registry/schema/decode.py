@@ -34,7 +34,6 @@ _SCALARS: dict[str, Any] = {
     "strings": list[str],
 }
 
-
 _SCHEMA_LIST = "items"
 """Field of a schema that may be a list of schemas."""
 

@@ -4,11 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import cached_property
+from importlib import resources
 from typing import Literal
 
 import msgspec
 
-from moorage.apiserver.registry.schema.generated_file import read_generated
+BUNDLE = "generated/types.msgpack"
+
+
+def read_generated(package: str, path: str) -> bytes:
+    """Return a generated file of a package.
+
+    Raises FileNotFoundError, with the command to run, when the package was not built.
+    """
+    file = resources.files(package).joinpath(path)
+    try:
+        return file.read_bytes()
+    except FileNotFoundError as error:
+        raise FileNotFoundError(
+            f"{file} is missing: build the package first (`make venv` does)"
+        ) from error
+
 
 Kind = Literal[
     "string", "int32", "int64", "bool", "double", "bytes", "time", "microTime", "quantity",
@@ -21,8 +37,6 @@ OrStringArray.
 """
 
 Container = Literal["", "list", "map"]
-
-BUNDLE = "generated/types.msgpack"
 
 
 class Field(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -6,14 +6,26 @@ Source: core validation `validateProbe`, `validateHandler`.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Any
 
 from moorage.api import names
 from moorage.api.errors import FieldError
+from moorage.apiserver.registry.declare.rules import (
+    at_least,
+    between,
+    each,
+    invalid,
+    not_negative,
+    one_of,
+    or_else,
+    part,
+    required,
+    satisfies,
+)
 from moorage.apiserver.registry.kind import Obj
 
 _HANDLERS = ("exec", "httpGet", "tcpSocket", "grpc", "sleep")
-_SCHEMES = ("HTTP", "HTTPS")
 _COUNTS = ("initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold",
            "failureThreshold")  # fmt: skip
 _HEADER = re.compile(r"[-A-Za-z0-9]+")
@@ -25,33 +37,7 @@ _HEADER_MESSAGE = (
 
 def probe_errors(probe: Obj, path: str, *, is_readiness: bool) -> list[FieldError]:
     """Validate a probe. Only a readiness probe may have a successThreshold above 1."""
-    errors = handler_errors(probe, path)
-    errors += [
-        FieldError.invalid(f"{path}.{field}", probe[field], "must be greater than or equal to 0")
-        for field in _COUNTS
-        if probe.get(field, 0) < 0
-    ]
-    grace = probe.get("terminationGracePeriodSeconds")
-    if grace is not None:
-        if is_readiness:
-            errors.append(
-                FieldError.invalid(
-                    f"{path}.terminationGracePeriodSeconds",
-                    grace,
-                    "must not be set for readinessProbes",
-                )
-            )
-        elif grace <= 0:
-            errors.append(
-                FieldError.invalid(
-                    f"{path}.terminationGracePeriodSeconds", grace, "must be greater than 0"
-                )
-            )
-    if not is_readiness and probe.get("successThreshold", 1) != 1:
-        errors.append(
-            FieldError.invalid(f"{path}.successThreshold", probe["successThreshold"], "must be 1")
-        )
-    return errors
+    return (_readiness_errors if is_readiness else _liveness_errors)(probe, path)
 
 
 def lifecycle_errors(lifecycle: Obj, path: str, grace_s: int | None) -> list[FieldError]:
@@ -80,37 +66,6 @@ def handler_errors(handler: Obj, path: str, grace_s: int | None = None) -> list[
     return errors
 
 
-def _exec_errors(action: Obj, path: str) -> list[FieldError]:
-    return [] if action.get("command") else [FieldError.required(f"{path}.command")]
-
-
-def _http_errors(action: Obj, path: str) -> list[FieldError]:
-    errors: list[FieldError] = []
-    if not action.get("path"):
-        errors.append(FieldError.required(f"{path}.path"))
-    errors += port_reference_errors(action.get("port", 0), f"{path}.port")
-    scheme = action.get("scheme", "")
-    if scheme not in _SCHEMES:
-        errors.append(FieldError.not_supported(f"{path}.scheme", scheme, _SCHEMES))
-    for header in action.get("httpHeaders", ()):
-        if not _HEADER.fullmatch(header.get("name", "")):
-            errors.append(
-                FieldError.invalid(f"{path}.httpHeaders", header.get("name", ""), _HEADER_MESSAGE)
-            )
-    return errors
-
-
-def _tcp_errors(action: Obj, path: str) -> list[FieldError]:
-    return port_reference_errors(action.get("port", 0), f"{path}.port")
-
-
-def _grpc_errors(action: Obj, path: str) -> list[FieldError]:
-    port = action.get("port", 0)
-    if 1 <= port <= 65535:
-        return []
-    return [FieldError.invalid(f"{path}.port", port, "must be between 1 and 65535, inclusive")]
-
-
 def _sleep_errors(action: Obj, path: str, grace_s: int | None) -> list[FieldError]:
     seconds = action.get("seconds", 0)
     if grace_s is None or 0 <= seconds <= grace_s:
@@ -133,9 +88,30 @@ def port_reference_errors(port: Any, path: str) -> list[FieldError]:
     return [FieldError.invalid(path, port, "must be between 1 and 65535, inclusive")]
 
 
+def _header_errors(header: Obj, path: str) -> Iterator[FieldError]:
+    name = header.get("name", "")
+    if not _HEADER.fullmatch(name):
+        yield FieldError.invalid(path, name, _HEADER_MESSAGE)
+
+
+_port_number = between(1, 65535, "must be between 1 and 65535, inclusive")
 _CHECKS = {
-    "exec": _exec_errors,
-    "httpGet": _http_errors,
-    "tcpSocket": _tcp_errors,
-    "grpc": _grpc_errors,
+    "exec": part(("command", required)),
+    "httpGet": part(
+        ("path", required),
+        ("port", or_else(0, port_reference_errors)),
+        ("scheme", or_else("", one_of("HTTP", "HTTPS"))),
+        ("httpHeaders", each(_header_errors)),
+    ),
+    "tcpSocket": part(("port", or_else(0, port_reference_errors))),
+    "grpc": part(("port", or_else(0, _port_number))),
 }
+
+_PROBE = (("", handler_errors), *((field, not_negative) for field in _COUNTS))
+_GRACE = "terminationGracePeriodSeconds"
+_readiness_errors = part(*_PROBE, (_GRACE, invalid("must not be set for readinessProbes")))
+_liveness_errors = part(
+    *_PROBE,
+    (_GRACE, at_least(1, "must be greater than 0")),
+    ("successThreshold", satisfies(lambda threshold: threshold == 1, "must be 1")),
+)

@@ -11,9 +11,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from moorage.api.errors import FieldError
-from moorage.apiserver.registry.custom.patterns import PatternError, compile_pattern
-from moorage.apiserver.registry.custom.pruning import has_unknown_fields
-from moorage.apiserver.registry.custom.structure import Structure
+from moorage.apiserver.registry.custom.formats import PatternError, compile_pattern
+from moorage.apiserver.registry.custom.structure import Structure, has_unknown_fields
 
 Schema = dict[str, Any]
 """One JSONSchemaProps object."""

@@ -1,32 +1,44 @@
 """Volume sources that pods and PersistentVolumes name alike: storage systems and host paths.
 
 Each is validated as upstream does, whether the node mounts it or refuses it. Source: core
-validation
-`validateVolumeSource` and its parts, Kubernetes 1.36.
+validation `validateVolumeSource` and its parts, Kubernetes 1.36.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Final
-
-import msgspec
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import Final
 
 from moorage.api import names
 from moorage.api.errors import FieldError
+from moorage.apiserver.registry.declare.rules import (
+    Check,
+    Row,
+    always_text,
+    between,
+    follows,
+    one_of,
+    part,
+    present,
+    renamed,
+    required,
+    satisfies,
+    unless_empty,
+    when,
+)
 from moorage.apiserver.registry.kind import Obj
 from moorage.apiserver.registry.validation.containers import local_path_errors
 
-Check = Callable[[Any, str], Iterable[FieldError]]
-
 ONE_SOURCE: Final = "may not specify more than 1 volume type"
 NO_SOURCE: Final = "must specify a volume type"
+_AT = {"gcePersistentDisk": "persistentDisk"}
+_SECOND_AT = {"cephfs": "cephFS", "downwardAPI": "downwarAPI"}
+"""Upstream's names in errors of the one source, and of a second one, where they differ."""
 
 _HOST_PATH_TYPES = ("", "BlockDevice", "CharDevice", "Directory", "DirectoryOrCreate", "File",
                     "FileOrCreate", "Socket")  # fmt: skip
-_CACHING_MODES = ("None", "ReadOnly", "ReadWrite")
-_DISK_KINDS = ("Dedicated", "Managed", "Shared")
 _MANAGED = "Managed"
 _MANAGED_DISK = (
     "/subscriptions/{sub-id}/resourcegroups/{group-name}/providers/microsoft.compute/disks/"
@@ -38,15 +50,12 @@ _ISCSI_NAMES = {
     "eui": re.compile(r"eui.[A-Za-z0-9]{16}"),
     "naa": re.compile(r"naa.[A-Za-z0-9]{32}"),
 }
-_ISCSI_PREFIXES = "must be valid format starting with iqn, eui, or naa"
 ISCSI_FORMAT: Final = "must be valid format"
 _ISCSI_LONGEST = 64
 ISCSI_TOO_LONG: Final = (
     "Total length of <volume name>:<iscsi.targetPortal> must be under 64 characters if "
     "iscsi.initiatorName is specified."
 )
-_LUN_RANGE = "must be between 0 and 255, inclusive"
-_PARTITION_RANGE = "must be between 1 and 255, inclusive"
 _HOST_PORTS = "must be a host:port pair or multiple pairs separated by commas"
 _HOST_PORT = re.compile(r"(\[[^\[\]]*\]|[^:\[\]]*):[^:\[\]]*")
 _TENANT_MAX = 64
@@ -54,102 +63,57 @@ _RESERVED = (".kubernetes.io", ".k8s.io")
 _CSI_DRIVER_MAX = 63
 
 
-class Source(msgspec.Struct, frozen=True):
-    """One kind of source. `at` and `second_at` are the names in errors, where they differ."""
-
-    field: str
-    check: Check
-    at: str = ""
-    second_at: str = ""
-
-
-def source_errors(holder: Obj, path: str, sources: Iterable[Source]) -> list[FieldError]:
+def source_errors(holder: Obj, path: str, sources: Mapping[str, Check]) -> list[FieldError]:
     """Validate the first source, in upstream's order, and reject the others."""
     errors: list[FieldError] = []
     is_first = True
-    for source in sources:
-        if source.field not in holder:
+    for field, check in sources.items():
+        if field not in holder:
             continue
         if is_first:
-            errors += source.check(holder[source.field], f"{path}.{source.at or source.field}")
+            errors += check(holder[field], f"{path}.{_AT.get(field, field)}")
             is_first = False
         else:
-            at = f"{path}.{source.second_at or source.field}"
-            errors.append(FieldError.forbidden(at, ONE_SOURCE))
+            errors.append(
+                FieldError.forbidden(f"{path}.{_SECOND_AT.get(field, field)}", ONE_SOURCE)
+            )
     return [FieldError.required(path, NO_SOURCE)] if is_first else errors
 
 
-def required(*fields: str) -> Check:
-    """Return a check that these fields are not empty."""
-
-    def check(source: Obj, path: str) -> Iterator[FieldError]:
-        for field in fields:
-            if not source.get(field):
-                yield FieldError.required(f"{path}.{field}")
-
-    return check
+def needs(*fields: str) -> Check:
+    """Return the check that these fields are not empty."""
+    return part(*((field, required) for field in fields))
 
 
-def backstep_errors(value: str, path: str) -> Iterator[FieldError]:
-    """Validate a path of the host: no element is `..`."""
-    if ".." in value.split("/"):
-        yield FieldError.invalid(path, value, "must not contain '..'")
+no_backstep = satisfies(lambda value: ".." not in value.split("/"), "must not contain '..'")
+"""The check of a path of the host: no element is `..`."""
+label_name_errors = follows(names.dns_label_errors)
+LABEL_NAME = (required, unless_empty(label_name_errors))
+"""The checks of a DNS label that must be present."""
+
+_lun_errors = between(0, 255, "must be between 0 and 255, inclusive")
 
 
-def host_path_errors(source: Obj, path: str) -> Iterator[FieldError]:
-    """Validate a directory, file or device of the host."""
-    value = source.get("path", "")
-    if not value:
-        yield FieldError.required(f"{path}.path")
-        return
-    yield from backstep_errors(value, f"{path}.path")
-    kind = source.get("type", "")
-    if kind not in _HOST_PATH_TYPES:
-        yield FieldError.not_supported(f"{path}.type", kind, _HOST_PATH_TYPES)
+def iscsi(unknown: str, *secrets: Row) -> Check:
+    """Return the check of an iSCSI disk.
 
-
-def git_repo_errors(source: Obj, path: str) -> Iterator[FieldError]:
-    """Validate a clone of a repository."""
-    if not source.get("repository"):
-        yield FieldError.required(f"{path}.repository")
-    yield from local_path_errors(source.get("directory", ""), f"{path}.directory")
-
-
-def nfs_errors(source: Obj, path: str) -> Iterator[FieldError]:
-    """Validate a directory of an NFS server."""
-    yield from required("server", "path")(source, path)
-    value = source.get("path", "")
-    if not value.startswith("/"):
-        yield FieldError.invalid(f"{path}.path", value, "must be an absolute path")
-
-
-def iscsi_errors(source: Obj, path: str) -> Iterator[FieldError]:
-    """Validate an iSCSI disk of a pod."""
-    yield from required("targetPortal")(source, path)
-    yield from iscsi_target_errors(source, path, _ISCSI_PREFIXES)
-    yield from iscsi_initiator_errors(source, path, _ISCSI_PREFIXES)
-
-
-def iscsi_target_errors(source: Obj, path: str, unknown: str) -> Iterator[FieldError]:
-    """Validate the target's name, number and authentication; `unknown`: for another prefix."""
-    target = source.get("iqn", "")
-    if not target:
-        yield FieldError.required(f"{path}.iqn")
-    else:
-        yield from _iscsi_name_errors(target, f"{path}.iqn", unknown)
-    lun = source.get("lun", 0)
-    if not 0 <= lun <= 255:
-        yield FieldError.invalid(f"{path}.lun", lun, _LUN_RANGE)
-    if (source.get("chapAuthDiscovery") or source.get("chapAuthSession")) and (
-        "secretRef" not in source
-    ):
-        yield FieldError.required(f"{path}.secretRef")
-
-
-def iscsi_initiator_errors(source: Obj, path: str, unknown: str) -> Iterator[FieldError]:
-    """Validate the initiator's name, if there is one."""
-    if "initiatorName" in source:
-        yield from _iscsi_name_errors(source["initiatorName"], f"{path}.initiatorname", unknown)
+    `unknown` is the error of a name with another prefix, `secrets` the rows of the secret.
+    """
+    name_errors = partial(_iscsi_name_errors, unknown=unknown)
+    return part(
+        ("targetPortal", required),
+        ("iqn", required, unless_empty(name_errors)),
+        ("lun", _lun_errors),
+        (
+            "",
+            when(
+                lambda source: source.get("chapAuthDiscovery") or source.get("chapAuthSession"),
+                ("secretRef", present),
+            ),
+        ),
+        *secrets,
+        ("initiatorName", renamed("initiatorname", name_errors)),
+    )
 
 
 def _iscsi_name_errors(name: str, path: str, unknown: str) -> Iterator[FieldError]:
@@ -167,8 +131,7 @@ def is_iscsi_too_long(volume_name: str, source: Obj) -> bool:
     return len(f"{volume_name}:{source.get('targetPortal', '')}".encode()) > _ISCSI_LONGEST
 
 
-def fc_errors(source: Obj, path: str) -> Iterator[FieldError]:
-    """Validate a fibre channel disk."""
+def _fc_errors(source: Obj, path: str) -> Iterator[FieldError]:
     targets, ids = source.get("targetWWNs", []), source.get("wwids", [])
     if not targets and not ids:
         detail = "must specify either targetWWNs or wwids, but not both"
@@ -176,31 +139,13 @@ def fc_errors(source: Obj, path: str) -> Iterator[FieldError]:
     if targets and ids:
         detail = "targetWWNs and wwids can not be specified simultaneously"
         yield FieldError.invalid(f"{path}.targetWWNs", targets, detail)
-    if targets:
-        lun = source.get("lun")
-        if lun is None:
-            detail = "lun is required if targetWWNs is specified"
-            yield FieldError.required(f"{path}.lun", detail)
-        elif not 0 <= lun <= 255:
-            yield FieldError.invalid(f"{path}.lun", lun, _LUN_RANGE)
+    if targets and "lun" not in source:
+        yield FieldError.required(f"{path}.lun", "lun is required if targetWWNs is specified")
+    elif targets:
+        yield from _lun_errors(source["lun"], f"{path}.lun")
 
 
-def _partitioned(field: str) -> Check:
-    def check(source: Obj, path: str) -> Iterator[FieldError]:
-        yield from required(field)(source, path)
-        partition = source.get("partition", 0)
-        if not 0 <= partition <= 255:
-            yield FieldError.invalid(f"{path}.partition", partition, _PARTITION_RANGE)
-
-    return check
-
-
-gce_disk_errors = _partitioned("pdName")
-aws_disk_errors = _partitioned("volumeID")
-
-
-def quobyte_errors(source: Obj, path: str) -> Iterator[FieldError]:
-    """Validate a Quobyte volume."""
+def _quobyte_errors(source: Obj, path: str) -> Iterator[FieldError]:
     registry = source.get("registry", "")
     if not registry:
         yield FieldError.required(f"{path}.registry", _HOST_PORTS)
@@ -211,11 +156,10 @@ def quobyte_errors(source: Obj, path: str) -> Iterator[FieldError]:
         for pair in registry.split(","):
             if not _HOST_PORT.fullmatch(pair):
                 yield FieldError.invalid(f"{path}.registry", registry, _HOST_PORTS)
-    yield from required("volume")(source, path)
+    yield from needs("volume")(source, path)
 
 
-def flocker_errors(source: Obj, path: str) -> Iterator[FieldError]:
-    """Validate a Flocker dataset: it has a name or a UUID."""
+def _flocker_errors(source: Obj, path: str) -> Iterator[FieldError]:
     name, uuid = source.get("datasetName", ""), source.get("datasetUUID", "")
     if not name and not uuid:
         yield FieldError.required(path, "one of datasetName and datasetUUID is required")
@@ -226,66 +170,20 @@ def flocker_errors(source: Obj, path: str) -> Iterator[FieldError]:
         yield FieldError.invalid(f"{path}.datasetName", name, "must not contain '/'")
 
 
-def flex_errors(source: Obj, path: str) -> Iterator[FieldError]:
-    """Validate a FlexVolume, whose options may not be Kubernetes' own."""
-    yield from required("driver")(source, path)
-    for key in source.get("options", {}):
+def _option_errors(options: Obj, path: str) -> Iterator[FieldError]:
+    for key in options:
         namespace = key.partition("/")[0]
         if f".{namespace.lower()}".endswith(_RESERVED):
             detail = "kubernetes.io and k8s.io namespaces are reserved"
-            yield FieldError.invalid(f"{path}.options[{key}]", key, detail)
+            yield FieldError.invalid(f"{path}[{key}]", key, detail)
 
 
-def azure_disk_errors(source: Obj, path: str) -> Iterator[FieldError]:
-    """Validate an Azure disk; what its URI looks like depends on its kind."""
-    yield from required("diskName", "diskURI")(source, path)
-    caching, kind = source.get("cachingMode"), source.get("kind")
-    if caching is not None and caching not in _CACHING_MODES:
-        yield FieldError.not_supported(f"{path}.cachingMode", caching, _CACHING_MODES)
-    if kind is None:
-        return
-    if kind not in _DISK_KINDS:
-        yield FieldError.not_supported(f"{path}.kind", kind, _DISK_KINDS)
-    uri = source.get("diskURI", "")
+def _disk_uri_errors(source: Obj, path: str) -> Iterator[FieldError]:
+    kind, uri = source.get("kind"), source.get("diskURI", "")
     if kind == _MANAGED and not uri.startswith("/subscriptions/"):
         yield FieldError.not_supported(f"{path}.diskURI", uri, [_MANAGED_DISK])
-    if kind != _MANAGED and not uri.startswith("https://"):
+    if kind not in (None, _MANAGED) and not uri.startswith("https://"):
         yield FieldError.not_supported(f"{path}.diskURI", uri, [_BLOB_DISK])
-
-
-def secret_name_errors(source: Obj, path: str) -> Iterator[FieldError]:
-    """Validate that the secret which a source refers to, if any, has a name."""
-    if "secretRef" in source:
-        yield from required("name")(source["secretRef"], f"{path}.secretRef")
-
-
-def cinder_errors(source: Obj, path: str) -> Iterator[FieldError]:
-    """Validate a Cinder volume of a pod."""
-    yield from required("volumeID")(source, path)
-    yield from secret_name_errors(source, path)
-
-
-def storageos_errors(source: Obj, path: str) -> Iterator[FieldError]:
-    """Validate a StorageOS volume of a pod."""
-    yield from storageos_name_errors(source, path)
-    yield from secret_name_errors(source, path)
-
-
-def storageos_name_errors(source: Obj, path: str) -> Iterator[FieldError]:
-    """Validate the name and the namespace of a StorageOS volume."""
-    name, namespace = source.get("volumeName", ""), source.get("volumeNamespace", "")
-    if not name:
-        yield FieldError.required(f"{path}.volumeName")
-    else:
-        yield from label_name_errors(name, f"{path}.volumeName")
-    if namespace:
-        yield from label_name_errors(namespace, f"{path}.volumeNamespace")
-
-
-def label_name_errors(name: str, path: str) -> Iterator[FieldError]:
-    """Validate a DNS label."""
-    for detail in names.dns_label_errors(name):
-        yield FieldError.invalid(path, name, detail)
 
 
 def csi_driver_name_errors(
@@ -301,25 +199,69 @@ def csi_driver_name_errors(
         yield error.invalid(path, driver, detail)
 
 
-def csi_errors(source: Obj, path: str) -> Iterator[FieldError]:
-    """Validate a CSI volume of a pod."""
-    yield from csi_driver_name_errors(source.get("driver", ""), f"{path}.driver")
-    if "nodePublishSecretRef" not in source:
-        return
-    name = source["nodePublishSecretRef"].get("name", "")
-    if not name:
-        yield FieldError.required(f"{path}.nodePublishSecretRef.name")
-        return
-    for detail in names.dns_subdomain_errors(name):
-        # Upstream names the volume's own field here.
-        yield FieldError.invalid(f"{path}.name", name, detail)
+def _csi_secret_errors(name: str, path: str) -> Iterator[FieldError]:
+    # Upstream names a field `name` of the volume's own here.
+    path = path.removesuffix(".nodePublishSecretRef.name")
+    return (
+        FieldError.invalid(f"{path}.name", name, detail)
+        for detail in names.dns_subdomain_errors(name)
+    )
 
 
-glusterfs_errors = required("endpoints", "path")
-rbd_errors = required("monitors", "image")
-cephfs_errors = required("monitors")
-azure_file_errors = required("secretName", "shareName")
-vsphere_errors = required("volumePath")
-photon_errors = required("pdID")
-portworx_errors = required("volumeID")
-scale_io_errors = required("gateway", "system", "volumeName")
+_partition = ("partition", between(0, 255, "must be between 1 and 255, inclusive"))
+STORAGEOS: tuple[Row, ...] = (
+    ("volumeName", *LABEL_NAME),
+    ("volumeNamespace", unless_empty(label_name_errors)),
+)
+
+SHARED: Mapping[str, Check] = {
+    "awsElasticBlockStore": part(("volumeID", required), _partition),
+    "azureDisk": part(
+        ("diskName", required),
+        ("diskURI", required),
+        ("cachingMode", one_of("None", "ReadOnly", "ReadWrite")),
+        ("kind", one_of("Dedicated", "Managed", "Shared")),
+        ("", _disk_uri_errors),
+    ),
+    "azureFile": needs("secretName", "shareName"),
+    "cephfs": needs("monitors"),
+    "cinder": part(("volumeID", required), ("secretRef?.name", required)),
+    "csi": part(
+        ("driver", always_text(csi_driver_name_errors)),
+        ("nodePublishSecretRef?.name", required, unless_empty(_csi_secret_errors)),
+    ),
+    "fc": _fc_errors,
+    "flexVolume": part(("driver", required), ("options", _option_errors)),
+    "flocker": _flocker_errors,
+    "gcePersistentDisk": part(("pdName", required), _partition),
+    "gitRepo": part(("repository", required), ("directory", local_path_errors)),
+    "glusterfs": needs("endpoints", "path"),
+    "hostPath": part(
+        ("path", required),
+        (
+            "",
+            when(
+                lambda source: source.get("path"),
+                ("path", no_backstep),
+                ("type", one_of(*_HOST_PATH_TYPES)),
+            ),
+        ),
+    ),
+    "iscsi": iscsi("must be valid format starting with iqn, eui, or naa"),
+    "nfs": part(
+        ("server", required),
+        (
+            "path",
+            required,
+            always_text(satisfies(lambda path: path.startswith("/"), "must be an absolute path")),
+        ),
+    ),
+    "photonPersistentDisk": needs("pdID"),
+    "portworxVolume": needs("volumeID"),
+    "quobyte": _quobyte_errors,
+    "rbd": needs("monitors", "image"),
+    "scaleIO": needs("gateway", "system", "volumeName"),
+    "storageos": part(*STORAGEOS, ("secretRef?.name", required)),
+    "vsphereVolume": needs("volumePath"),
+}
+"""The rules of a pod's sources; most of them are those of a PersistentVolume too."""

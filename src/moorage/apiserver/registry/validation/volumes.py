@@ -9,6 +9,14 @@ from collections.abc import Iterator
 
 from moorage.api import names, quantity
 from moorage.api.errors import FieldError
+from moorage.apiserver.registry.declare.rules import (
+    Check,
+    Row,
+    part,
+    present,
+    required,
+    required_one_of,
+)
 from moorage.apiserver.registry.kind import Obj
 from moorage.apiserver.registry.validation import volume_sources as storage
 from moorage.apiserver.registry.validation.projections import (
@@ -18,9 +26,8 @@ from moorage.apiserver.registry.validation.projections import (
     projected_errors,
 )
 from moorage.apiserver.registry.validation.volume_claims import claim_template_errors
-from moorage.apiserver.registry.validation.volume_sources import Source, required, source_errors
+from moorage.apiserver.registry.validation.volume_sources import source_errors
 
-_PULL_POLICIES = ("Always", "IfNotPresent", "Never")
 _CREATED_CLAIM = "must not reference a PVC that gets created for an ephemeral volume"
 
 
@@ -69,79 +76,32 @@ def _volume_errors(volume: Obj, path: str, pod_name: str | None) -> Iterator[Fie
         yield from storage.label_name_errors(name, f"{path}.name")
 
 
-def _empty_dir_errors(source: Obj, path: str) -> Iterator[FieldError]:
-    size = source.get("sizeLimit")
-    if size is not None and quantity.parse(size).nano < 0:
-        detail = "SizeLimit field must be a valid resource quantity"
-        yield FieldError.forbidden(f"{path}.sizeLimit", detail)
+def _size_errors(size: str, path: str) -> Iterator[FieldError]:
+    if quantity.parse(size).nano < 0:
+        yield FieldError.forbidden(path, "SizeLimit field must be a valid resource quantity")
 
 
-def _secret_errors(source: Obj, path: str) -> Iterator[FieldError]:
-    yield from required("secretName")(source, path)
-    yield from mode_errors(source, path)
-    yield from item_errors(source, path)
+_FILES = ("", mode_errors, item_errors)
+_IMAGE: Row = ("pullPolicy", required_one_of("Always", "IfNotPresent", "Never"))
+_OWN: dict[str, Check] = {
+    "emptyDir": part(("sizeLimit", _size_errors)),
+    "secret": part(("secretName", required), _FILES),
+    "configMap": part(("name", required), _FILES),
+    "persistentVolumeClaim": storage.needs("claimName"),
+    "downwardAPI": downward_errors,
+    "projected": projected_errors,
+    "ephemeral": part(("volumeClaimTemplate", present, claim_template_errors)),
+    "image": part(("reference", required), _IMAGE),
+}
+_ORDER = (
+    "emptyDir", "hostPath", "gitRepo", "gcePersistentDisk", "awsElasticBlockStore", "secret", "nfs",
+    "iscsi", "glusterfs", "flocker", "persistentVolumeClaim", "rbd", "cinder", "cephfs", "quobyte",
+    "downwardAPI", "fc", "flexVolume", "configMap", "azureFile", "vsphereVolume",
+    "photonPersistentDisk", "portworxVolume", "azureDisk", "storageos", "projected", "scaleIO",
+    "csi", "ephemeral", "image",
+)  # fmt: skip
+"""Upstream's order of sources."""
 
-
-def _config_map_errors(source: Obj, path: str) -> Iterator[FieldError]:
-    yield from required("name")(source, path)
-    yield from mode_errors(source, path)
-    yield from item_errors(source, path)
-
-
-def _ephemeral_errors(source: Obj, path: str) -> Iterator[FieldError]:
-    template = source.get("volumeClaimTemplate")
-    if template is None:
-        yield FieldError.required(f"{path}.volumeClaimTemplate")
-    else:
-        yield from claim_template_errors(template, f"{path}.volumeClaimTemplate")
-
-
-def _image_errors(source: Obj, path: str) -> Iterator[FieldError]:
-    policy, at = source.get("pullPolicy", ""), f"{path}.pullPolicy"
-    if not policy:
-        yield FieldError.required(at)
-    elif policy not in _PULL_POLICIES:
-        yield FieldError.not_supported(at, policy, _PULL_POLICIES)
-
-
-def _pod_image_errors(source: Obj, path: str) -> Iterator[FieldError]:
-    yield from required("reference")(source, path)
-    yield from _image_errors(source, path)
-
-
-_ALL_BUT_IMAGES = (
-    Source("emptyDir", _empty_dir_errors),
-    Source("hostPath", storage.host_path_errors),
-    Source("gitRepo", storage.git_repo_errors),
-    Source("gcePersistentDisk", storage.gce_disk_errors, at="persistentDisk"),
-    Source("awsElasticBlockStore", storage.aws_disk_errors),
-    Source("secret", _secret_errors),
-    Source("nfs", storage.nfs_errors),
-    Source("iscsi", storage.iscsi_errors),
-    Source("glusterfs", storage.glusterfs_errors),
-    Source("flocker", storage.flocker_errors),
-    Source("persistentVolumeClaim", required("claimName")),
-    Source("rbd", storage.rbd_errors),
-    Source("cinder", storage.cinder_errors),
-    Source("cephfs", storage.cephfs_errors, second_at="cephFS"),
-    Source("quobyte", storage.quobyte_errors),
-    Source("downwardAPI", downward_errors, second_at="downwarAPI"),
-    Source("fc", storage.fc_errors),
-    Source("flexVolume", storage.flex_errors),
-    Source("configMap", _config_map_errors),
-    Source("azureFile", storage.azure_file_errors),
-    Source("vsphereVolume", storage.vsphere_errors),
-    Source("photonPersistentDisk", storage.photon_errors),
-    Source("portworxVolume", storage.portworx_errors),
-    Source("azureDisk", storage.azure_disk_errors),
-    Source("storageos", storage.storageos_errors),
-    Source("projected", projected_errors),
-    Source("scaleIO", storage.scale_io_errors),
-    Source("csi", storage.csi_errors),
-    Source("ephemeral", _ephemeral_errors),
-)
-"""Sources in upstream's order. Names that differ from the field's are upstream's."""
-
-_POD_SOURCES = (*_ALL_BUT_IMAGES, Source("image", _pod_image_errors))
-_TEMPLATE_SOURCES = (*_ALL_BUT_IMAGES, Source("image", _image_errors))
+_POD_SOURCES = {field: _OWN.get(field) or storage.SHARED[field] for field in _ORDER}
+_TEMPLATE_SOURCES = {**_POD_SOURCES, "image": part(_IMAGE)}
 """A template may leave the image to what changes it."""

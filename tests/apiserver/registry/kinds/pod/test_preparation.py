@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from moorage.apiserver.registry.kinds.pod.preparation import (
+from moorage.apiserver.registry.kinds.pod import (
     prepare_ephemeral_containers,
     prepare_pod_create,
     prepare_pod_status,

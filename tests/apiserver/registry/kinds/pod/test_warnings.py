@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from moorage.apiserver.registry.kinds.pod.warnings import warn_pod
+from moorage.apiserver.registry.kinds.pod import warn_pod
 
 TERM = {"matchExpressions": [{"key": "beta.kubernetes.io/os", "operator": "Exists"}]}
 IN_AFFINITY = (

@@ -7,8 +7,10 @@ from collections.abc import Iterator
 from moorage.api import names
 from moorage.api.errors import FieldError
 from moorage.apiserver.registry.kind import Obj
-from moorage.apiserver.registry.kinds.customresourcedefinition.approval import approval_errors
-from moorage.apiserver.registry.kinds.customresourcedefinition.columns import is_established
+from moorage.apiserver.registry.kinds.customresourcedefinition.conditions import (
+    approval_errors,
+    is_established,
+)
 from moorage.apiserver.registry.kinds.customresourcedefinition.versions import (
     part_errors,
     schema_of,

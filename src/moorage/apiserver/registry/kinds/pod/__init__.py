@@ -2,6 +2,17 @@
 
 from __future__ import annotations
 
+import msgspec
+
+from moorage.api.pods import PodSpec
+from moorage.api.qos import qos_class
+from moorage.api.quantity import to_texts
+from moorage.apiserver.registry.defaults import (
+    all_containers,
+    default_host_ports,
+    default_pod_spec,
+    round_resources,
+)
 from moorage.apiserver.registry.kind import (
     STATUS_VERBS,
     Kind,
@@ -16,12 +27,6 @@ from moorage.apiserver.registry.kind import (
     status_subresource,
 )
 from moorage.apiserver.registry.kinds.pod.columns import PRINTER
-from moorage.apiserver.registry.kinds.pod.defaults import default_pod
-from moorage.apiserver.registry.kinds.pod.preparation import (
-    prepare_ephemeral_containers,
-    prepare_pod_create,
-    prepare_pod_status,
-)
 from moorage.apiserver.registry.kinds.pod.resize import prepare_resize, validate_resize
 from moorage.apiserver.registry.kinds.pod.validation import (
     validate_ephemeral_containers_update,
@@ -29,11 +34,85 @@ from moorage.apiserver.registry.kinds.pod.validation import (
     validate_pod_status,
     validate_pod_update,
 )
-from moorage.apiserver.registry.kinds.pod.warnings import warn_pod
-from moorage.apiserver.registry.preparation import keep_status
+from moorage.apiserver.registry.preparation import keep, keep_spec, keep_status, put
+from moorage.apiserver.registry.warnings import spec_warnings
+from moorage.runtimeclass.overhead import container_requests, may_be_pod_level
 
 _DEFAULT_GRACE_S = 30
 _CONNECT = ("create", "get")
+
+
+def default_pod(pod: Obj) -> None:
+    """Default a pod: unset requests equal the limits, service links are enabled."""
+    spec = pod.setdefault("spec", {})
+    default_pod_spec(spec)
+    spec.setdefault("enableServiceLinks", True)
+    for container in all_containers(spec):
+        _default_requests(container)
+    if spec.get("resources"):
+        _default_pod_requests(spec)
+    if spec.get("hostNetwork"):
+        default_host_ports(spec)
+
+
+def _default_requests(holder: Obj) -> None:
+    resources = holder.get("resources") or {}
+    limits = resources.get("limits")
+    if limits:
+        resources["requests"] = {**limits, **resources.get("requests", {})}
+
+
+def _default_pod_requests(spec: Obj) -> None:
+    """What the pod asks as a whole: its containers' sum, else its limit (KEP-2837)."""
+    resources = spec["resources"]
+    round_resources(resources)
+    total = to_texts(container_requests(msgspec.convert(spec, PodSpec)))
+    requests = {
+        name: text
+        for name, text in {**resources.get("limits", {}), **total}.items()
+        if may_be_pod_level(name)
+    }
+    requests |= resources.get("requests", {})
+    if requests:
+        resources["requests"] = requests
+
+
+def prepare_pod_create(pod: Obj) -> None:
+    """Reset the fields of a new Pod that clients may not set."""
+    pod["status"] = {"phase": "Pending", "qosClass": qos_class(pod["spec"])}
+    if pod["spec"].get("schedulingGates"):
+        pod["status"]["conditions"] = [
+            {
+                "type": "PodScheduled",
+                "status": "False",
+                "reason": "SchedulingGated",
+                "message": "Scheduling is blocked due to non-empty scheduling gates",
+            }
+        ]
+
+
+def prepare_pod_status(new: Obj, old: Obj) -> None:
+    """Keep owners, because old agents garbled them, and the QoS class."""
+    keep_spec(new, old)
+    keep(new["metadata"], old["metadata"], "ownerReferences")
+    status = new.setdefault("status", {})
+    if not status.get("qosClass"):
+        keep(status, old.get("status", {}), "qosClass")
+
+
+def prepare_ephemeral_containers(new: Obj, old: Obj) -> None:
+    """Keep everything but the ephemeral containers."""
+    added = new["spec"].get("ephemeralContainers")
+    new["spec"] = {**old["spec"]}
+    put(new["spec"], "ephemeralContainers", added)
+    keep_status(new, old)
+    for field in ("labels", "annotations", "finalizers", "ownerReferences"):
+        keep(new["metadata"], old["metadata"], field)
+
+
+def warn_pod(pod: Obj, old: Obj | None) -> list[str]:
+    """Return the warnings for a new pod; on updates there are none, since it is too late to act."""
+    return [] if old is not None else spec_warnings(pod["spec"], "spec")
 
 
 def _pod_grace_seconds(pod: Obj, asked: int | None) -> int:
@@ -52,7 +131,7 @@ def _pod_grace_seconds(pod: Obj, asked: int | None) -> int:
 POD = Kind(
     name="Pod",
     plural="pods",
-    served=(Served(group="", version="v1", type="io.k8s.api.core.v1.Pod"),),
+    served=(Served("", "v1", "io.k8s.api.core.v1.Pod"),),
     short_names=("po",),
     categories=("all",),
     strategy=Strategy(

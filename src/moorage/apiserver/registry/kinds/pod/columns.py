@@ -13,8 +13,7 @@ from typing import Any
 
 import msgspec
 
-from moorage.apiserver.registry.columns.ages import age
-from moorage.apiserver.registry.columns.cells import AGE, CORE, NAME, NONE, age_of, name_of
+from moorage.apiserver.registry.columns.cells import AGE, CORE, NAME, NONE, age, age_of, name_of
 from moorage.apiserver.registry.kind import Column, Obj, Printer
 
 _COMPLETED = "Completed"

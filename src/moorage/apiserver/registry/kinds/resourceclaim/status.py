@@ -7,6 +7,12 @@ from collections.abc import Iterator
 
 from moorage.api.errors import FieldError
 from moorage.apiserver.registry.kind import Obj
+from moorage.apiserver.registry.kinds.resourceclaim.spec import (
+    ITEMS_MAX,
+    one_reference_errors,
+    reference_errors,
+    request_names,
+)
 from moorage.apiserver.registry.preparation import keep_all_but_status
 from moorage.apiserver.registry.validation.conditions import condition_errors
 from moorage.apiserver.registry.validation.declared import (
@@ -16,27 +22,19 @@ from moorage.apiserver.registry.validation.declared import (
     itself,
     list_errors,
 )
-from moorage.apiserver.registry.validation.device_claims import (
-    ITEMS_MAX,
-    one_reference_errors,
-    reference_errors,
-    request_names,
-)
-from moorage.apiserver.registry.validation.device_names import (
-    declared_driver_errors,
-    declared_pool_errors,
-    driver_errors,
-    label_errors,
-    pool_errors,
-    share_errors,
-)
 from moorage.apiserver.registry.validation.devices import (
     binding_errors,
     configuration_errors,
+    declared_driver_errors,
+    declared_pool_errors,
     default_parameters,
     default_tolerations,
+    driver_errors,
+    label_errors,
     node_selector_errors,
+    pool_errors,
     raw_errors,
+    share_errors,
     toleration_errors,
 )
 
