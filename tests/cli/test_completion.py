@@ -11,12 +11,17 @@ from typing import Any
 import click
 import pytest
 
-from moorage.cli import completion
 from moorage.cli.commands.explain import command
-from moorage.cli.completion import complete_images, complete_namespaces, complete_pods
+from moorage.cli.completion import (
+    ask,
+    complete_images,
+    complete_namespaces,
+    complete_pods,
+    pod_completions,
+)
 from moorage.cli.connection import Target
 from moorage.cli.errors import CliError
-from moorage.cluster import Cluster
+from moorage.cluster.layout import Layout
 from moorage.wire.client import config, resources, rest
 from moorage.wire.cri import pb
 from tests.cli.moor import FakeEngine, cluster, locked, serving
@@ -26,16 +31,35 @@ Complete = Callable[[click.Context, click.Parameter, str], list[str]]
 
 
 @pytest.fixture
-def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    async def pods(_target: Target, namespace: str) -> list[str]:
-        return PODS[namespace]
-
-    async def namespaces(_target: Target) -> list[str]:
-        return list(PODS)
-
-    monkeypatch.setattr(completion, "_pod_names", pods)
-    monkeypatch.setattr(completion, "_namespace_names", namespaces)
+def root(tmp_path: Path) -> Path:
     return cluster(tmp_path).root
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The API's requests; it has the pods above."""
+    asked: list[Any] = []
+
+    class FakeApi:
+        def __init__(self, config: object, user_agent: str) -> None:
+            asked.append((config, user_agent))
+
+        async def __aenter__(self) -> FakeApi:
+            return self
+
+        async def __aexit__(self, *_: object) -> None:
+            asked.append("closed")
+
+        async def list(self, resource: object, namespace: str | None) -> Any:
+            asked.append((resource, namespace))
+            names = PODS if resource is resources.NAMESPACES else PODS[str(namespace)]
+            return SimpleNamespace(
+                items=[SimpleNamespace(metadata=SimpleNamespace(name=name)) for name in names]
+            )
+
+    monkeypatch.setattr(rest, "Client", FakeApi)
+    monkeypatch.setattr(config, "load_kubeconfig", lambda path: path)
+    return asked
 
 
 def offered(complete: Complete, incomplete: str, **typed: object) -> list[str]:
@@ -60,18 +84,24 @@ def offered(complete: Complete, incomplete: str, **typed: object) -> list[str]:
         ("pod/x", []),
     ],
 )
-def test_pods(root: Path, incomplete: str, expected: list[str]) -> None:
-    assert offered(complete_pods, incomplete, data_dir=root) == expected
+def test_pods(incomplete: str, expected: list[str]) -> None:
+    assert pod_completions(sorted(PODS["default"]), incomplete) == expected
 
 
-def test_pods_of_the_namespace_that_was_typed(root: Path) -> None:
-    assert offered(complete_pods, "", data_dir=root, namespace="kube-system") == ["pod/dns"]
-    assert offered(complete_pods, "d", data_dir=root, namespace="kube-system") == ["dns"]
-
-
-def test_namespaces(root: Path) -> None:
-    assert offered(complete_namespaces, "", data_dir=root) == ["default", "kube-system"]
-    assert offered(complete_namespaces, "k", data_dir=root) == ["kube-system"]
+def test_names_are_those_of_the_api(root: Path, asked: list[Any]) -> None:
+    layout = Layout(root)
+    with locked(layout):
+        pods = offered(complete_pods, "d", data_dir=root, namespace="kube-system")
+        assert pods == ["dns"]
+        assert offered(complete_pods, "wh", data_dir=root) == ["whale"]
+        assert offered(complete_namespaces, "", data_dir=root) == ["default", "kube-system"]
+        assert offered(complete_namespaces, "k", data_dir=root) == ["kube-system"]
+    opened = (layout.kubeconfig, "moor-completion")
+    requests = [
+        (resources.PODS, "kube-system"), (resources.PODS, "default"),
+        *[(resources.NAMESPACES, None)] * 2,
+    ]  # fmt: skip
+    assert asked == [step for request in requests for step in (opened, request, "closed")]
 
 
 def test_images_by_their_names_or_ids(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,70 +117,43 @@ def test_images_by_their_names_or_ids(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_the_directory_is_that_of_the_environment_where_none_was_typed(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    option = next(parameter for parameter in command.params if parameter.name == "data_dir")
-    monkeypatch.setattr(option, "default", lambda: root)
-    assert offered(complete_namespaces, "d") == ["default"]
-    monkeypatch.setattr(option, "default", lambda: tmp_path)
-    assert offered(complete_namespaces, "d") == []
+    monkeypatch.setenv("MOORAGE_DATA_DIR", str(root))
+    assert ask(as_the_shell_does(), answer) == [str(root)]
+    monkeypatch.setenv("MOORAGE_DATA_DIR", str(tmp_path / "none"))
+    assert ask(as_the_shell_does(), answer) == []
 
 
-@pytest.mark.parametrize("error", [CliError("x"), OSError("x"), TimeoutError()])
-def test_what_people_can_act_on_offers_nothing(
-    root: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
-) -> None:
+def as_the_shell_does() -> click.Context:
+    return command.make_context("explain", [], resilient_parsing=True)
+
+
+async def answer(target: Target) -> list[str]:
+    assert target.cluster is not None
+    return [str(target.cluster.directory)]
+
+
+def typed(root: Path) -> click.Context:
+    context = click.Context(command)
+    context.params["data_dir"] = root
+    return context
+
+
+@pytest.mark.parametrize("error", [CliError("x"), OSError("x"), TimeoutError(), KeyError("x")])
+def test_what_people_can_act_on_offers_nothing(root: Path, error: Exception) -> None:
     async def fail(_target: Target) -> list[str]:
         raise error
 
-    monkeypatch.setattr(completion, "_namespace_names", fail)
-    assert offered(complete_namespaces, "", data_dir=root) == []
+    if isinstance(error, KeyError):
+        # A mistake of ours is not hidden.
+        with pytest.raises(KeyError):
+            ask(typed(root), fail)
+    else:
+        assert ask(typed(root), fail) == []
 
 
-def test_an_answer_that_takes_too_long_is_not_waited_for(
-    root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_answer_that_takes_too_long_is_not_waited_for(root: Path) -> None:
     async def hang(_target: Target) -> list[str]:
         never: asyncio.Future[list[str]] = asyncio.get_running_loop().create_future()
         return await never
 
-    monkeypatch.setattr(completion, "_namespace_names", hang)
-    monkeypatch.setattr(completion, "_DEADLINE_S", 0.01)
-    assert offered(complete_namespaces, "", data_dir=root) == []
-
-
-def test_a_mistake_of_ours_is_not_hidden(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def fail(_target: Target) -> list[str]:
-        raise KeyError("x")
-
-    monkeypatch.setattr(completion, "_namespace_names", fail)
-    with pytest.raises(KeyError):
-        offered(complete_namespaces, "", data_dir=root)
-
-
-async def test_names_are_those_of_the_api(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    asked: list[Any] = []
-
-    class Api:
-        def __init__(self, config: object, user_agent: str) -> None:
-            asked.append((config, user_agent))
-
-        async def __aenter__(self) -> Api:
-            return self
-
-        async def __aexit__(self, *_: object) -> None:
-            asked.append("closed")
-
-        async def list(self, *arguments: object) -> Any:
-            asked.append(arguments)
-            return SimpleNamespace(items=[SimpleNamespace(metadata=SimpleNamespace(name="a"))])
-
-    monkeypatch.setattr(rest, "Client", Api)
-    monkeypatch.setattr(config, "load_kubeconfig", lambda path: path)
-    layout = cluster(tmp_path)
-    target = Target(cluster=Cluster(layout.root))
-    with locked(layout):
-        assert await completion._pod_names(target, "space") == ["a"]
-        assert await completion._namespace_names(target) == ["a"]
-    opened = (layout.kubeconfig, "moor-completion")
-    assert asked == [
-        opened, (resources.PODS, "space"), "closed", opened, (resources.NAMESPACES, None), "closed"
-    ]  # fmt: skip
+    assert ask(typed(root), hang, within_s=0.01) == []

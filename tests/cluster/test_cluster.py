@@ -115,7 +115,7 @@ async def test_each_start_reserves_its_ports(steps: Steps, tmp_path: Path) -> No
     for _ in range(2):
         await cluster.start()
         # The supervisor has inherited them.
-        assert cluster._reservations is None
+        assert not is_reserved(cluster)
     assert len(steps.reserved) == 2
     assert all(steps.reserved)
 
@@ -218,7 +218,6 @@ def test_what_a_failed_creation_reserved_is_released(
     with pytest.raises((ClusterError, KeyboardInterrupt)):
         cluster.create()
     assert [reservations.descriptors for reservations in taken] == [()]
-    assert cluster._reservations is None
 
 
 def test_clients_name_themselves(tmp_path: Path) -> None:
@@ -228,27 +227,21 @@ def test_clients_name_themselves(tmp_path: Path) -> None:
     assert cluster.client("test")._user_agent == "test"
 
 
-def test_a_second_creation_releases_what_the_first_reserved(tmp_path: Path) -> None:
-    cluster = Cluster(tmp_path / "c", PLANE)
-    assert cluster.create() == cluster.settings
-    first = cluster._reservations
-    assert first is not None
-    assert first.descriptors
-    cluster.create()
-    assert first.descriptors == ()
-    second = cluster._reservations
-    assert second is not None
-    assert second is not first
-    assert second.descriptors
+def is_reserved(cluster: Cluster) -> bool:
+    with Reservations() as others:
+        return not others.take(f"port 127.0.0.1:{cluster.settings.api_port}")
 
 
-async def test_a_stop_releases_what_a_creation_reserved(steps: Steps, tmp_path: Path) -> None:
+async def test_reservations_of_a_creation_last_to_the_next_one_or_the_stop(
+    steps: Steps, tmp_path: Path
+) -> None:
     cluster = Cluster(tmp_path / "c", PLANE)
-    cluster.create()
-    reservations = cluster._reservations
-    assert reservations is not None
+    for _ in range(2):
+        # The second takes the same port, which would be refused if it were still reserved.
+        assert cluster.create() == cluster.settings
+        assert is_reserved(cluster)
     assert await cluster.stop()
-    assert reservations.descriptors == ()
+    assert not is_reserved(cluster)
     assert steps.steps == ["stop", "clear"]
 
 
@@ -262,14 +255,13 @@ def test_a_cluster_in_the_foreground_keeps_its_reservations(
     )
     cluster = Cluster(tmp_path / "c", PLANE)
     cluster.create()
-    reservations = cluster._reservations
-    assert reservations is not None
     cluster.run_in_foreground("/home/me/.kube/config")
-    cluster._release()
-    cluster.run_in_foreground()
-    assert calls[0] == (cluster.layout, reservations, "/home/me/.kube/config")
-    layout, none, merged_into = calls[1]
-    assert (layout, none.descriptors, merged_into) == (cluster.layout, (), "")
+    assert is_reserved(cluster)
+    Cluster(tmp_path / "c").run_in_foreground()
+    (layout, reserved, merged_into), (_, none, merged_into_none) = calls
+    assert (layout, merged_into) == (cluster.layout, "/home/me/.kube/config")
+    assert reserved.descriptors
+    assert (none.descriptors, merged_into_none) == ((), "")
 
 
 def test_a_cluster_without_choices_takes_the_defaults(tmp_path: Path) -> None:

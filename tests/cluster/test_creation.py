@@ -11,6 +11,7 @@ import shutil
 import signal
 import socket
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,14 +25,21 @@ from moorage.apiserver.storage import SqliteStore
 from moorage.cluster import creation, settings
 from moorage.cluster.access.credentials import Credentials
 from moorage.cluster.access.kubeconfig import Access
-from moorage.cluster.creation import open_cluster
+from moorage.cluster.creation import HostNetwork, open_cluster
 from moorage.cluster.engine.usage import check_engine_change, engine_in_use, note_engine
 from moorage.cluster.layout import Layout
 from moorage.cluster.network.subnet import Route, SubnetTakenError
 from moorage.cluster.reservations import Reservations
 from moorage.cluster.settings import Choices, Settings, SettingsError, load
 from moorage.cluster.supervision.supervisor import AlreadyRunningError, hold_lock
+from tests.cli.moor import locked
 from tests.cluster.access.certificate_checks import assert_pairs_fit
+
+IMPATIENT = HostNetwork(require_port=partial(settings.require_port, patience_s=0.0))
+
+
+def with_routes(*routes: Route) -> HostNetwork:
+    return HostNetwork(routes=lambda: routes)
 
 
 @pytest.fixture
@@ -62,14 +70,14 @@ def test_some_choices_may_change(layout: Layout) -> None:
     assert open_cluster(layout, Choices(has_node=False)) == changed
 
 
-def test_a_host_that_moved_to_another_network_has_its_new_address(
-    layout: Layout, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(creation, "require_port", lambda *_: None)
-    monkeypatch.setattr(creation, "free_port", lambda port, *_, **__: port)
+def test_a_host_that_moved_to_another_network_has_its_new_address(layout: Layout) -> None:
     for address in ("192.0.2.7", "198.51.100.7"):
-        monkeypatch.setattr(creation, "host_ip", lambda address=address: address)
-        assert open_cluster(layout, Choices(node_name="n1")).node_ip == address
+        host = HostNetwork(
+            ip=partial(str, address),
+            require_port=lambda *_: None,
+            free_port=lambda port, *_, **__: port,
+        )
+        assert open_cluster(layout, Choices(node_name="n1"), host=host).node_ip == address
 
 
 def test_an_audit_policy_is_checked_at_every_start(layout: Layout, tmp_path: Path) -> None:
@@ -162,20 +170,14 @@ def test_invalid_choices_leave_no_directory(layout: Layout, choices: Choices, me
     assert not layout.root.exists()
 
 
-def test_a_network_that_the_host_uses_is_refused(
-    layout: Layout, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    route = Route("docker0", creation._network("10.244.0.0/16"))
-    monkeypatch.setattr(creation, "host_routes", lambda: (route,))
+def test_a_network_that_the_host_uses_is_refused(layout: Layout) -> None:
+    host = with_routes(Route("docker0", ipaddress.IPv4Network("10.244.0.0/16")))
     with pytest.raises(SubnetTakenError, match="docker0"):
-        open_cluster(layout, Choices(pod_network="10.244.7.0/24"))
+        open_cluster(layout, Choices(pod_network="10.244.7.0/24"), host=host)
 
 
 @pytest.mark.parametrize("is_later", [False, True])
-def test_port_in_use_is_rejected(
-    layout: Layout, monkeypatch: pytest.MonkeyPatch, is_later: bool
-) -> None:
-    monkeypatch.setattr(settings, "_PORT_PATIENCE_S", 0.0)
+def test_port_in_use_is_rejected(layout: Layout, is_later: bool) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         if is_later:
@@ -184,7 +186,9 @@ def test_port_in_use_is_rejected(
             open_cluster(layout, Choices(api_port=port))
         with socket.create_server(("127.0.0.1", port)) if is_later else taken:
             with pytest.raises(SettingsError, match=f"port {port} .* --api-port"):
-                open_cluster(layout, Choices() if is_later else Choices(api_port=port))
+                open_cluster(
+                    layout, Choices() if is_later else Choices(api_port=port), host=IMPATIENT
+                )
             other = open_cluster(layout, Choices(api_port=free(port)))
     assert other.api_port != port
 
@@ -208,40 +212,31 @@ def test_clusters_that_start_at_once_choose_different_ports_and_networks(tmp_pat
         )
 
 
-def test_pods_get_a_network_beside_the_service_network(
-    layout: Layout, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(creation, "host_routes", lambda: ())
-    made = open_cluster(layout, Choices(node_name="n1", service_network="10.244.0.0/16"))
+def test_pods_get_a_network_beside_the_service_network(layout: Layout) -> None:
+    made = open_cluster(
+        layout, Choices(node_name="n1", service_network="10.244.0.0/16"), host=with_routes()
+    )
     assert (made.service_network, made.pod_network) == ("10.244.0.0/16", "10.245.0.0/24")
 
 
-@pytest.mark.parametrize(
-    ("pid", "error", "message"),
-    [(7, AlreadyRunningError, "process 7"), (None, SettingsError, "port 6443 is in use")],
-)
-def test_a_port_that_the_cluster_itself_has_means_that_it_runs(
-    layout: Layout, monkeypatch: pytest.MonkeyPatch, pid: int | None,
-    error: type[Exception], message: str,
-) -> None:  # fmt: skip
+def test_a_port_that_the_cluster_itself_has_means_that_it_runs(layout: Layout) -> None:
     def taken(*_: Any) -> None:
         raise SettingsError("port 6443 is in use")
 
-    monkeypatch.setattr(creation, "require_port", taken)
-    monkeypatch.setattr(creation, "running_pid", lambda given: pid if given == layout else None)
-    with pytest.raises(error, match=message):
-        open_cluster(layout, Choices(node_name="n1"))
+    host = HostNetwork(require_port=taken)
+    with pytest.raises(SettingsError, match="port 6443 is in use"):
+        open_cluster(layout, Choices(node_name="n1"), host=host)
     assert not layout.root.exists()
+    layout.root.mkdir(parents=True)
+    with locked(layout) as pid, pytest.raises(AlreadyRunningError, match=f"process {pid}"):
+        open_cluster(layout, Choices(node_name="n1"), host=host)
 
 
-def test_port_reserved_by_another_cluster_is_rejected(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(settings, "_PORT_PATIENCE_S", 0.0)
+def test_port_reserved_by_another_cluster_is_rejected(tmp_path: Path) -> None:
     with Reservations() as reservations:
         made = open_cluster(Layout(tmp_path / "a"), Choices(), reservations)
         with pytest.raises(SettingsError, match=r"another cluster is starting .* --api-port"):
-            open_cluster(Layout(tmp_path / "b"), Choices(api_port=made.api_port))
+            open_cluster(Layout(tmp_path / "b"), Choices(api_port=made.api_port), host=IMPATIENT)
     assert open_cluster(Layout(tmp_path / "b"), Choices(api_port=made.api_port))
 
 
@@ -407,11 +402,13 @@ def test_the_verification_of_images_is_chosen_at_a_start_and_kept(layout: Layout
     assert open_cluster(layout, changed).image_allowlist == ()
 
 
-def test_every_choice_is_a_setting(layout: Layout, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_choice_is_a_setting(layout: Layout) -> None:
     ports: list[tuple[Any, ...]] = []
-    monkeypatch.setattr(creation, "host_routes", lambda: ())
-    monkeypatch.setattr(creation, "require_port", lambda *arguments: ports.append(arguments[:3]))
-    monkeypatch.setattr(creation, "host_ip", lambda: "192.0.2.7")
+    host = HostNetwork(
+        ip=lambda: "192.0.2.7",
+        routes=lambda: (),
+        require_port=lambda *arguments: ports.append(arguments[:3]),
+    )
     chosen: dict[str, Any] = {
         "name": "two", "node_name": "n2", "api_port": 6500, "node_port": 10300,
         # The smallest network.
@@ -423,7 +420,7 @@ def test_every_choice_is_a_setting(layout: Layout, monkeypatch: pytest.MonkeyPat
         "gates": {"RuntimeClass": False}, "registry_mirrors": {"docker.io": "https://m.example"},
     }  # fmt: skip
     with Reservations() as reservations:
-        made = open_cluster(layout, Choices(**chosen), reservations)
+        made = open_cluster(layout, Choices(**chosen), reservations, host)
         # Nothing is looked for that was chosen: only the two ports of metrics.
         assert len(reservations.descriptors) == 2
     assert made == Settings(
@@ -464,20 +461,18 @@ def test_the_parts_of_a_cluster_have_different_ports_when_the_usual_ones_are_in_
 
 
 def test_a_network_that_another_cluster_took_meanwhile_is_refused_at_a_restart(
-    layout: Layout, monkeypatch: pytest.MonkeyPatch
+    layout: Layout,
 ) -> None:
     made = open_cluster(layout, Choices(node_name="n1"))
     own = Route(made.bridge, ipaddress.IPv4Network(made.pod_network))
-    monkeypatch.setattr(creation, "host_routes", lambda: (own,))
-    open_cluster(layout, Choices())
-    other = Route("moor-another", own.network)
-    monkeypatch.setattr(creation, "host_routes", lambda: (own, other))
+    open_cluster(layout, Choices(), host=with_routes(own))
+    host = with_routes(own, Route("moor-another", own.network))
     with pytest.raises(
         SubnetTakenError, match=r"through moor-another; a cluster keeps its network"
     ):
-        open_cluster(layout, Choices())
+        open_cluster(layout, Choices(), host=host)
     # A control plane alone has no pods, and another's engine its own network.
-    open_cluster(layout, Choices(has_node=False))
+    open_cluster(layout, Choices(has_node=False), host=host)
 
 
 @pytest.mark.parametrize(
@@ -491,12 +486,9 @@ def test_a_network_that_another_cluster_took_meanwhile_is_refused_at_a_restart(
          "'x' is not an IPv4 network: Expected 4 octets in 'x'"),
     ],
 )  # fmt: skip
-def test_invalid_networks_are_named(
-    layout: Layout, monkeypatch: pytest.MonkeyPatch, choices: Choices, message: str
-) -> None:
-    monkeypatch.setattr(creation, "host_routes", lambda: ())
+def test_invalid_networks_are_named(layout: Layout, choices: Choices, message: str) -> None:
     with pytest.raises(SettingsError) as refused:
-        open_cluster(layout, choices)
+        open_cluster(layout, choices, host=with_routes())
     assert str(refused.value) == message
 
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import re
 import socket
-import time
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,6 @@ from moorage.cluster.settings import (
     Settings,
     SettingsError,
     free_port,
-    host_ip,
     load,
     node_name,
     require_port,
@@ -83,45 +82,31 @@ def test_addresses() -> None:
         ("a" * 254, "host", None),
     ],
 )
-def test_node_names(
-    monkeypatch: pytest.MonkeyPatch, chosen: str | None, host: str, wanted: str | None
-) -> None:
-    monkeypatch.setattr(socket, "gethostname", lambda: host)
+def test_node_names(chosen: str | None, host: str, wanted: str | None) -> None:
     if wanted is not None:
-        assert node_name(chosen) == wanted
+        assert node_name(chosen, lambda: host) == wanted
         return
     with pytest.raises(SettingsError, match="--node-name"):
-        node_name(chosen)
+        node_name(chosen, lambda: host)
 
 
-def test_a_port_that_is_taken_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_port_that_is_taken_is_passed_over() -> None:
     with Reservations() as reservations, socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         assert free_port(port, reservations) > port
-        monkeypatch.setattr(settings, "_PORT_TRIES", 1)
         with pytest.raises(SettingsError, match=f"no free port from {port} on"):
-            free_port(port, reservations)
-        monkeypatch.setattr(settings, "_PORT_PATIENCE_S", 0.06)
+            free_port(port, reservations, tries=1)
         with pytest.raises(SettingsError, match=r"in use\); choose another with --api-port"):
-            require_port(port, "127.0.0.1", "--api-port", reservations)
+            require_port(port, "127.0.0.1", "--api-port", reservations, patience_s=0.06)
     with Reservations() as reservations:
         require_port(port, "127.0.0.1", "--api-port", reservations)
 
 
-def test_a_port_may_be_given_up_in_a_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_port_may_be_given_up_in_a_moment() -> None:
     taken = socket.create_server(("127.0.0.1", 0))
-    monkeypatch.setattr(time, "sleep", lambda _: taken.close())
+    threading.Timer(0.05, taken.close).start()
     with Reservations() as reservations:
         require_port(taken.getsockname()[1], "127.0.0.1", "--api-port", reservations)
-
-
-def test_a_host_without_a_route_has_loopback(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Unrouted(socket.socket):
-        def connect(self, address: object) -> None:
-            raise OSError(101, "Network is unreachable", address)
-
-    monkeypatch.setattr(socket, "socket", Unrouted)
-    assert host_ip() == "127.0.0.1"
 
 
 @pytest.mark.parametrize(
@@ -185,23 +170,19 @@ def test_cluster_ids_are_eight_hex_digits() -> None:
         ("Bad_Name", "--node-name 'Bad_Name' is not a node name ({})"),
     ],
 )
-def test_invalid_node_name_is_named_with_its_source(
-    monkeypatch: pytest.MonkeyPatch, chosen: str | None, message: str
-) -> None:
-    monkeypatch.setattr(socket, "gethostname", lambda: "Bad_Host")
+def test_invalid_node_name_is_named_with_its_source(chosen: str | None, message: str) -> None:
     with pytest.raises(SettingsError) as refused:
-        node_name(chosen)
+        node_name(chosen, lambda: "Bad_Host")
     assert str(refused.value) == message.format(names.dns_subdomain_errors("Bad_Name")[0])
 
 
-def test_reserved_port_is_named_with_what_holds_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(settings, "_PORT_PATIENCE_S", 0.0)
+def test_reserved_port_is_named_with_what_holds_it() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
     with Reservations() as others, Reservations() as ours:
         assert others.take(f"port 127.0.0.1:{port}")
         with pytest.raises(SettingsError) as refused:
-            require_port(port, "127.0.0.1", "--api-port", ours)
+            require_port(port, "127.0.0.1", "--api-port", ours, patience_s=0)
     assert str(refused.value) == (
         f"port {port} of 127.0.0.1 cannot be used (another cluster is starting or running with it "
         f"(`ss -xap | grep '@moorage/port 127.0.0.1:{port}'` shows the process that holds it)); "
@@ -209,12 +190,11 @@ def test_reserved_port_is_named_with_what_holds_it(monkeypatch: pytest.MonkeyPat
     )
 
 
-def test_port_that_cannot_be_used_is_not_reserved(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(settings, "_PORT_PATIENCE_S", 0.0)
+def test_port_that_cannot_be_used_is_not_reserved() -> None:
     with Reservations() as ours, socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         with pytest.raises(SettingsError):
-            require_port(port, "127.0.0.1", "--api-port", ours)
+            require_port(port, "127.0.0.1", "--api-port", ours, patience_s=0)
         assert ours.descriptors == ()
 
 

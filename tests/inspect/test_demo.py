@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
@@ -17,15 +16,17 @@ from moorage.api.pods import Pod
 from moorage.api.runtime_group import RuntimeClass
 from moorage.inspect import demo
 from moorage.inspect.demo import (
-    DETECTION_SCRIPT,
     Demo,
     DemoError,
     DemoRow,
-    _progress,
+    Journal,
     detect_runtime,
     expected_pods,
+    failures_of,
     find_examples,
+    progress,
     refusal,
+    row_of,
 )
 from moorage.inspect.manifests import Manifest, ManifestError
 from moorage.wire.client.exec import ExecResult
@@ -50,7 +51,7 @@ def a_pod(node: str = "", waiting: str = "", **conditions: str) -> Pod:
 
 
 @pytest.mark.parametrize(
-    ("pod", "progress", "is_settled"),
+    ("pod", "wanted", "is_settled"),
     [
         (a_pod(), "waits for a node", False),
         (a_pod(PodScheduled="False"), "no node accepts it: why not", True),
@@ -60,8 +61,8 @@ def a_pod(node: str = "", waiting: str = "", **conditions: str) -> Pod:
         (a_pod("n1", Ready="True", PodScheduled="True"), "running", True),
     ],
 )
-def test_progress(pod: Pod, progress: str, is_settled: bool) -> None:
-    assert _progress(pod) == progress
+def test_progress(pod: Pod, wanted: str, is_settled: bool) -> None:
+    assert progress(pod) == wanted
     assert bool(is_ready(pod.status.conditions) or refusal(pod)) == is_settled
 
 
@@ -80,8 +81,8 @@ def test_only_waiting_containers_are_reasons_and_each_reason_once() -> None:
         },
         Pod,
     )
-    assert _progress(pod) == "starting on n1 (ErrImagePull, PodInitializing)"
-    assert _progress(pod, detail=True) == (
+    assert progress(pod) == "starting on n1 (ErrImagePull, PodInitializing)"
+    assert progress(pod, detail=True) == (
         "starting on n1 (ErrImagePull: not found, PodInitializing)"
     )
 
@@ -139,50 +140,20 @@ def test_traces_of_runtimes(message: str, wanted: tuple[str, str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("result", "inside"),
-    [
-        (ExecResult(0, "4.4.0\ngvisor\n", "noise", "ignored"), "gVisor"),
-        (ExecResult(1, "", "", "container not found"), "?"),
-    ],
-)
-async def test_row_detects_runtime_from_the_output(
-    monkeypatch: pytest.MonkeyPatch, result: ExecResult, inside: str
-) -> None:
-    async def exec_in(*_: object) -> ExecResult:
-        return result
-
-    monkeypatch.setattr(demo, "exec_in", exec_in)
-    shown = Demo(cast(Client, None), [], print)
-    assert (await shown._row(a_pod("n1", Ready="True"))).inside == inside
-    assert (await shown._row(a_pod("n1", Ready="False"))).inside == ""
-
-
-@pytest.mark.parametrize(
     ("class_name", "is_ready", "condition", "row"),
     [
         ("kata", True, None,
          DemoRow("web", "Running", "kata", "kata-qemu", "n1", "10.244.0.7", "6.12.9", "crun",
                  1.23)),
         ("gone", False, None,
-         DemoRow("web", "Running", "gone", "", "n1", "10.244.0.7", "", "", None)),
+         DemoRow("web", "Running", "gone", "", "n1", "10.244.0.7", "", "", 1.23)),
         ("", False, ("PodScheduled", "False"),
-         DemoRow("web", "Running", "", "(default)", "n1", "10.244.0.7", "", "", None, "no room")),
+         DemoRow("web", "Running", "", "(default)", "n1", "10.244.0.7", "", "", 1.23, "no room")),
     ],
 )  # fmt: skip
-async def test_row_of_a_pod(
-    monkeypatch: pytest.MonkeyPatch,
-    class_name: str,
-    is_ready: bool,
-    condition: tuple[str, str] | None,
-    row: DemoRow,
+def test_row_of_a_pod(
+    class_name: str, is_ready: bool, condition: tuple[str, str] | None, row: DemoRow
 ) -> None:
-    calls: list[Any] = []
-
-    async def exec_in(*arguments: Any) -> ExecResult:
-        calls.append(arguments)
-        return ExecResult(0, "6.12.9\ncore\n", "", "")
-
-    monkeypatch.setattr(demo, "exec_in", exec_in)
     conditions = [{"type": "Ready", "status": "True"}] if is_ready else []
     if condition is not None:
         conditions.append({"type": condition[0], "status": condition[1], "message": "no room"})
@@ -195,47 +166,37 @@ async def test_row_of_a_pod(
         },
         Pod,
     )
-    client: Any = object()
-    shown = Demo(client, [], print)
-    classes: Any = {"kata": RuntimeClass(handler="kata-qemu")}
-    shown._classes = classes
-    shown._created_s = {"web": 10.0}
-    shown._ready_s = {"web": 11.2345} if is_ready else {}
-    assert await shown._row(pod) == row
-    script = ["sh", "-c", DETECTION_SCRIPT]
-    assert calls == ([(client, "default", "web", script)] if is_ready else [])
+    runtime_class = RuntimeClass(handler="kata-qemu") if class_name == "kata" else None
+    assert row_of(pod, runtime_class, "6.12.9\ncore\n", 1.23) == row
 
 
-def test_a_start_is_measured_from_the_first_event_to_the_first_readiness(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_start_is_measured_from_the_first_event_to_the_first_readiness() -> None:
     moments = iter([10.0, 11.0, 12.5, 14.0, 15.0])
-    monkeypatch.setattr(time, "monotonic", lambda: next(moments))
-    shown = Demo(cast(Client, None), [], lambda _: None)
+    journal = Journal(lambda _: None, lambda: next(moments))
     for ready in ("False", "False", "True", "False", "True"):
         pod = a_pod("n1", PodScheduled="True", Ready=ready)
         metadata = msgspec.structs.replace(pod.metadata, name="web")
-        shown._on_pod(None, msgspec.structs.replace(pod, metadata=metadata))
-    assert (shown._created_s, shown._ready_s) == ({"web": 10.0}, {"web": 12.5})
+        journal.on_pod(None, msgspec.structs.replace(pod, metadata=metadata))
+    assert (journal.start_s("web"), journal.start_s("api")) == (2.5, None)
 
 
 def test_a_warning_that_expires_is_no_news() -> None:
     lines: list[str] = []
-    shown = Demo(cast(Client, None), [], lines.append)
+    journal = Journal(lines.append)
     wire = {
         "involvedObject": {"kind": "Pod", "name": "web"}, "type": "Warning", "reason": "Failed",
         "message": "no image",
     }  # fmt: skip
     event = msgspec.convert(wire, Event)
-    shown._on_event(event, None)
+    journal.on_event(event, None)
     assert lines == []
-    shown._on_event(None, event)
+    journal.on_event(None, event)
     assert lines == ["pod web: Failed: no image"]
 
 
 def test_the_same_progress_is_reported_once() -> None:
     lines: list[str] = []
-    shown = Demo(cast(Client, None), [], lines.append)
+    journal = Journal(lines.append)
     for reason in ("Pulling: 1 s", "Pulling: 2 s", "Failed: no", "Pulling: 3 s"):
         name, _, message = reason.partition(": ")
         state = {"waiting": {"reason": name, "message": message}}
@@ -244,16 +205,15 @@ def test_the_same_progress_is_reported_once() -> None:
             "spec": {"nodeName": "n1"},
             "status": {"containerStatuses": [{"name": "app", "state": state}]},
         }
-        shown._on_pod(None, msgspec.convert(wire, Pod))
+        journal.on_pod(None, msgspec.convert(wire, Pod))
     # While it ends its containers are no news.
     ending = {"name": "web", "deletionTimestamp": "2026-01-01T00:00:00Z"}
-    shown._on_pod(None, msgspec.convert({"metadata": ending}, Pod))
-    shown._on_pod(msgspec.convert({"metadata": ending}, Pod), None)
+    journal.on_pod(None, msgspec.convert({"metadata": ending}, Pod))
+    journal.on_pod(msgspec.convert({"metadata": ending}, Pod), None)
     assert lines == [
         "pod web: starting on n1 (Pulling: 1 s)",
         "pod web: starting on n1 (Failed: no)",
     ]
-    assert shown._changed.is_set()
 
 
 @pytest.mark.parametrize("late", ["pods", "runtimeclasses", "events"])
@@ -308,19 +268,16 @@ async def test_nothing_is_applied_before_everything_is_listed(
     assert done == ["apply Service", "apply RuntimeClass", "delete RuntimeClass", "delete Service"]
 
 
-async def test_pods_are_shown_by_name_and_deleted_before_the_end(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_pods_are_shown_by_name_and_deleted_before_the_end(tmp_path: Path) -> None:
     async def exec_in(*_: object) -> ExecResult:
         return ExecResult(0, "6.12.9\ncore\n", "", "")
 
-    monkeypatch.setattr(demo, "exec_in", exec_in)
     lines: list[str] = []
     other = {**POD, "metadata": {"name": "api"}}
     manifests = [Manifest(*pair) for pair in (("a", CLASS), ("b", POD), ("c", other))]
     async with running_cluster(tmp_path) as cluster:
         agent = asyncio.create_task(FakeNodeAgent(cluster, "n1").run())
-        rows = await Demo(cluster.client, manifests, lines.append).run()
+        rows = await Demo(cluster.client, manifests, lines.append, run_in=exec_in).run()
         pods = await cluster.client.list(PODS)
         agent.cancel()
     assert pods.items == []
@@ -330,15 +287,12 @@ async def test_pods_are_shown_by_name_and_deleted_before_the_end(
     assert lines[-1] == "deleted the examples"
 
 
-async def test_pods_without_progress_are_named_in_one_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(demo, "_SETTLE_S", 0.3)
+async def test_pods_without_progress_are_named_in_one_error(tmp_path: Path) -> None:
     reported: list[str] = []
     manifests = [Manifest("a", CLASS), Manifest("b", POD)]
     manifests.append(Manifest("c", POD | {"metadata": {"name": "api"}}))
     async with running_cluster(tmp_path) as cluster:
-        shown = Demo(cluster.client, manifests, reported.append)
+        shown = Demo(cluster.client, manifests, reported.append, settle_s=0.3)
         with pytest.raises(DemoError) as failure:
             await shown.run()
     assert str(failure.value) == (
@@ -349,9 +303,8 @@ async def test_pods_without_progress_are_named_in_one_error(
 
 
 async def test_a_pod_that_cannot_start_is_reported_with_its_message_and_its_event(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
-    monkeypatch.setattr(demo, "_SETTLE_S", 6.0)
     lines: list[str] = []
     async with running_cluster(tmp_path) as cluster:
         client = cluster.client
@@ -362,7 +315,7 @@ async def test_a_pod_that_cannot_start_is_reported_with_its_message_and_its_even
                 tasks.append(asyncio.create_task(_fail(client)))
 
         tasks: list[asyncio.Task[None]] = []
-        shown = Demo(client, [Manifest("a", CLASS), Manifest("b", POD)], say)
+        shown = Demo(client, [Manifest("a", CLASS), Manifest("b", POD)], say, settle_s=6.0)
         with pytest.raises(DemoError) as failure:
             await shown.run()
         await asyncio.gather(*tasks)
@@ -387,11 +340,7 @@ def test_failures_name_pods_that_are_not_ready_or_not_gone() -> None:
         named("api", running),
         named("db", running, deletionTimestamp="2026-01-01T00:00:00Z"),
     ]
-    shown = Demo(cast(Client, None), [], print)
-    shown._pods = pods
-    empty: Any = []
-    shown._warnings = empty
-    assert list(shown._failures()) == ["\n  db: running", "\n  web: waits for a node"]
+    assert list(failures_of(pods, [])) == ["\n  db: running", "\n  web: waits for a node"]
 
 
 async def _fail(client: Client) -> None:

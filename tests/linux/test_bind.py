@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from moorage.linux import libc
 from moorage.linux.mounts import bind, is_mount_point, unmount_all
 from tests.descriptors import open_descriptors
 
@@ -34,6 +36,24 @@ def test_a_directory_shows_at_a_second_place(tmp_path: Path, target: Path) -> No
     unmount_all(target)
     assert not is_mount_point(target)
     unmount_all(target)
+
+
+@pytest.mark.parametrize("fails_at", [1, 2, 3])
+def test_a_bind_that_fails_leaves_nothing_mounted(
+    tmp_path: Path, target: Path, fails_at: int
+) -> None:
+    steps: list[int] = []
+
+    def mount(source: Path | None, target: Path, *, flags: int) -> None:
+        steps.append(flags)
+        if len(steps) == fails_at:
+            raise OSError(errno.EPERM, "refused")
+        libc.mount(source, target, flags=flags)
+
+    with pytest.raises(OSError, match="refused"):
+        bind(tmp_path, target, is_read_only=True, mount=mount)
+    assert not is_mount_point(target)
+    assert len(steps) == fails_at
 
 
 def test_absent_path_is_no_mount_point(tmp_path: Path) -> None:

@@ -24,7 +24,6 @@ from moorage.linux.cgroup_control import (
 )
 from moorage.linux.cgroups import Cgroups, Layout
 from tests import cgroup_trees as trees
-from tests.descriptors import open_descriptors
 from tests.running import until
 
 
@@ -304,19 +303,6 @@ def test_a_controller_that_is_kept_back_costs_no_other(
         cgroup_control._pass_down(tmp_path)
 
 
-def test_whether_the_kernel_took_a_value(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = open_descriptors()
-    assert not cgroup_control._write(tmp_path / "none", "1")
-    assert not (tmp_path / "none").exists()
-    (tmp_path / "file").touch()
-    assert cgroup_control._write(tmp_path / "file", "1")
-    assert (tmp_path / "file").read_text() == "1"
-    with monkeypatch.context() as patched:
-        patched.setattr(os, "write", denied)
-        assert not cgroup_control._write(tmp_path / "file", "2")
-    assert open_descriptors() == before
-
-
 def test_a_cgroup_whose_processes_cannot_be_read_is_left_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -470,27 +456,11 @@ def test_a_process_enters_a_cpu_cgroup_that_is_there_alone(tmp_path: Path) -> No
         enter_cpu_cgroup(trees.v1(tmp_path), "/pods/a", 7)
 
 
-@pytest.mark.parametrize(("code", "tries"), [(errno.ENOENT, 3), (errno.EACCES, 1)])
-def test_creation_is_tried_again_when_a_parent_has_gone(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, code: int, tries: int
-) -> None:
-    tried: list[str] = []
-
-    def make(_: Cgroups, path: str) -> tuple[str, ...]:
-        tried.append(path)
-        raise OSError(code, os.strerror(code))
-
-    monkeypatch.setattr(cgroup_control, "_make", make)
-    with pytest.raises(CgroupError, match=os.strerror(code)):
-        make_cgroup(trees.v2(tmp_path), "/a")
-    assert tried == ["/a"] * tries
-
-
 def test_controllers_that_are_passed_down_already_are_not_written(tmp_path: Path) -> None:
     trees.write(
         tmp_path, {"cgroup.controllers": "cpu memory\n", "cgroup.subtree_control": "memory cpu\n"}
     )
-    cgroup_control._pass_down(tmp_path)
+    make_cgroup(trees.v2(tmp_path), "/a")
     assert (tmp_path / "cgroup.subtree_control").read_text() == "memory cpu\n"
 
 

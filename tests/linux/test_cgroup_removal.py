@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from moorage.linux import cgroup_removal
 from moorage.linux.cgroup_control import CgroupError
 from moorage.linux.cgroup_removal import (
     CgroupBusyError,
@@ -44,71 +43,58 @@ async def test_a_cgroup_that_stays_is_named_with_the_reason(tmp_path: Path) -> N
     assert "2 s: failed to remove cgroup /pods/a: Directory not empty" in message
 
 
-def test_a_cgroup_that_stays_is_given_up_after_some_tries(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_cgroup_that_stays_is_given_up_after_some_tries(tmp_path: Path) -> None:
     trees.write(tmp_path / "pods/a", {"held": ""})
-    monkeypatch.setattr(cgroup_removal, "RETRY_PAUSE_S", 0)
     with pytest.raises(CgroupError, match="Directory not empty"):
-        kill_and_remove_cgroup_blocking(trees.v2(tmp_path), "/pods/a")
+        kill_and_remove_cgroup_blocking(trees.v2(tmp_path), "/pods/a", pause_s=0)
 
 
 async def test_an_absent_cgroup_is_no_error(tmp_path: Path) -> None:
     await kill_and_remove_cgroup(trees.v2(tmp_path), "/pods/a", 5)
 
 
-async def test_processes_that_do_not_end_are_named(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    stuck = StuckProcess()
-    monkeypatch.setattr(cgroup_removal, "kill_processes", lambda *_: (stuck,))
+async def test_processes_that_do_not_end_are_named(tmp_path: Path) -> None:
+    stuck: Any = StuckProcess()
     with pytest.raises(CgroupBusyError) as caught:
-        await kill_cgroup(trees.v2(tmp_path), "/pods/a", 2)
+        await kill_cgroup(trees.v2(tmp_path), "/pods/a", 2, kill=lambda *_: (stuck,))
     assert str(caught.value).endswith(
         "cgroup /pods/a is not empty after 2 s: SIGKILL did not end the processes 4711"
     )
     assert stuck.closed.is_set()
 
 
-async def test_a_kernel_that_does_not_respond(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+async def test_a_kernel_that_does_not_respond(tmp_path: Path) -> None:
     responds = threading.Event()
 
-    def kill(*_: Any) -> tuple[StuckProcess, ...]:
+    def kill(*_: Any) -> tuple[Any, ...]:
         responds.wait()
         return (late,)
 
     late = StuckProcess()
-    monkeypatch.setattr(cgroup_removal, "kill_processes", kill)
     with pytest.raises(CgroupBusyError, match="the kernel does not respond"):
-        await kill_cgroup(trees.v2(tmp_path), "/pods/a", 0.05)
+        await kill_cgroup(trees.v2(tmp_path), "/pods/a", 0.05, kill=kill)
     responds.set()
     async with asyncio.timeout(20):
         await late.closed.wait()
 
 
-def test_killed_processes_are_closed_after_each_try(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    stuck = StuckProcess()
-    monkeypatch.setattr(cgroup_removal, "kill_processes", lambda *_: (stuck,))
-    kill_and_remove_cgroup_blocking(trees.v2(tmp_path), "/pods/a")
+def test_killed_processes_are_closed_after_each_try(tmp_path: Path) -> None:
+    stuck: Any = StuckProcess()
+    kill_and_remove_cgroup_blocking(trees.v2(tmp_path), "/pods/a", kill=lambda *_: (stuck,))
     assert stuck.closed.is_set()
 
 
-async def test_a_cgroup_is_removed_only_when_its_processes_have_ended(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+async def test_a_cgroup_is_removed_only_when_its_processes_have_ended(tmp_path: Path) -> None:
     may_end = asyncio.Event()
 
     class EndingProcess(StuckProcess):
         async def ended(self) -> None:
             await may_end.wait()
 
-    killed = iter(((EndingProcess(),), ()))
-    monkeypatch.setattr(cgroup_removal, "kill_processes", lambda *_: next(killed))
-    removal = asyncio.create_task(kill_cgroup(trees.v2(tmp_path), "/pods/a", 20))
+    killed: Any = iter(((EndingProcess(),), ()))
+    removal = asyncio.create_task(
+        kill_cgroup(trees.v2(tmp_path), "/pods/a", 20, kill=lambda *_: next(killed))
+    )
     done, _ = await asyncio.wait({removal}, timeout=0.1)
     assert not done
     may_end.set()

@@ -8,10 +8,20 @@ from pathlib import Path
 
 import pytest
 
-from moorage.linux import host
+from moorage.linux.address import own_address
 from moorage.linux.capabilities import NAMES
-from moorage.linux.cgroups import Cgroups, Layout
-from moorage.linux.host import parse_last_capability, parse_meminfo, read_host
+from moorage.linux.cgroups import Cgroups, Layout, current_cgroups
+from moorage.linux.host import (
+    Host,
+    Kernel,
+    has_swap_accounting,
+    kernel_version,
+    parse_last_capability,
+    parse_meminfo,
+    read_host,
+    system_of,
+)
+from tests.descriptors import open_descriptors
 
 
 def test_memory() -> None:
@@ -30,45 +40,48 @@ def test_memory() -> None:
         ({"ID": "debian", "NAME": "Debian", "PRETTY_NAME": "Debian 13"}, "Debian 13", True),
         ({"ID": "mint", "ID_LIKE": "ubuntu debian", "NAME": "Mint"}, "Mint", True),
         ({"ID": "alpine", "NAME": "Alpine Linux"}, "Alpine Linux", False),
-        (None, platform.system(), False),
+        ({}, platform.system(), False),
     ],
 )
-def test_systems(
-    monkeypatch: pytest.MonkeyPatch, release: dict[str, str] | None, name: str, is_debian_like: bool
-) -> None:
-    def read() -> dict[str, str]:
-        if release is None:
-            raise OSError("no os-release")
-        return release
-
-    monkeypatch.setattr(platform, "freedesktop_os_release", read)
-    system = host._system()
+def test_systems(release: dict[str, str], name: str, is_debian_like: bool) -> None:
+    system = system_of(release)
     assert (system.name, system.is_debian_like) == (name, is_debian_like)
 
 
-class Files:
-    """A root directory in place of the host's."""
+class FakeRoot:
+    """A root directory with files in place of the host's."""
 
-    def __init__(self, root: Path) -> None:
-        self.root = root
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        for file in (
+            "meminfo", "self/status", "sys/kernel/pid_max", "sys/kernel/threads-max",
+            "sys/kernel/random/boot_id",
+        ):  # fmt: skip
+            self.put(f"proc/{file}", Path("/proc", file).read_text())
 
-    def put(self, path: str, text: str) -> Path:
-        file = self.root / path.lstrip("/")
+    def put(self, path: str, text: str = "") -> None:
+        file = self.path / path
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text)
-        return file
+
+    def read(self) -> Host:
+        return read_host(self.path)
 
 
-def test_huge_pages_by_their_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(host, "_HUGE_PAGES", tmp_path / "hugepages")
-    assert host._huge_pages() == {}
-    files = Files(tmp_path / "hugepages")
-    files.put("hugepages-2048kB/nr_hugepages", "3\n")
-    files.put("hugepages-1048576kB/nr_hugepages", "1\n")
-    files.put("hugepages-64kB/nr_hugepages", "5\n")
-    files.put("hugepages-3072kB/other", "")
-    files.put("other/nr_hugepages", "7\n")
-    assert host._huge_pages() == {
+@pytest.fixture
+def root(tmp_path: Path) -> FakeRoot:
+    return FakeRoot(tmp_path)
+
+
+def test_huge_pages_by_their_size(root: FakeRoot) -> None:
+    assert root.read().huge_pages == {}
+    for path, text in {
+        "hugepages-2048kB/nr_hugepages": "3\n", "hugepages-1048576kB/nr_hugepages": "1\n",
+        "hugepages-64kB/nr_hugepages": "5\n", "hugepages-3072kB/other": "",
+        "other/nr_hugepages": "7\n",
+    }.items():  # fmt: skip
+        root.put(f"sys/kernel/mm/hugepages/{path}", text)
+    assert root.read().huge_pages == {
         "hugepages-2Mi": 6 << 20,
         "hugepages-1Gi": 1 << 30,
         "hugepages-64Ki": 5 << 16,
@@ -76,11 +89,15 @@ def test_huge_pages_by_their_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     }
 
 
-def test_the_first_file_with_something_in_it_counts(tmp_path: Path) -> None:
-    files = Files(tmp_path)
-    empty, two = files.put("empty", " \n\x00"), files.put("two", "\x00first \nsecond\n")
-    assert host._first_line(tmp_path / "none", empty, two) == "first "
-    assert host._first_line(tmp_path / "none", empty) == ""
+def test_the_first_file_that_names_the_host_counts(root: FakeRoot) -> None:
+    assert (root.read().machine_id, root.read().system_uuid) == ("", "")
+    root.put("var/lib/dbus/machine-id", "\x00second \nline\n")
+    root.put("proc/device-tree/vm,uuid", "U-2\x00")
+    root.put("etc/machine-id", " \n\x00")
+    assert (root.read().machine_id, root.read().system_uuid) == ("second ", "U-2")
+    root.put("etc/machine-id", "first")
+    root.put("sys/class/dmi/id/product_uuid", "U-1\n")
+    assert (root.read().machine_id, root.read().system_uuid) == ("first", "U-1")
 
 
 def test_an_older_kernel_knows_fewer_capabilities() -> None:
@@ -94,83 +111,74 @@ def test_swap_is_accounted_where_the_file_is(tmp_path: Path, layout: Layout) -> 
     (tmp_path / "u/a/memory.swap.max").touch()
     (tmp_path / "memory").mkdir()
     cgroups = Cgroups(layout, {"memory": tmp_path / "memory"}, tmp_path / "u")
-    assert not host.has_swap_accounting(cgroups)
+    assert not has_swap_accounting(cgroups)
     (tmp_path / "memory/memory.memsw.limit_in_bytes").touch()
-    assert host.has_swap_accounting(cgroups)
-    assert not host.has_swap_accounting(Cgroups(layout, {}, tmp_path / "u"))
+    assert has_swap_accounting(cgroups)
+    assert not has_swap_accounting(Cgroups(layout, {}, tmp_path / "u"))
 
 
-def test_each_fact_has_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    files = Files(tmp_path)
-    cgroups = Cgroups(Layout.V2, {}, tmp_path, ("hugetlb",))
+def test_in_version_2_any_group_but_the_root_shows_it(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
+    (tmp_path / "memory.swap.max").touch()
+    cgroups = Cgroups(Layout.V2, {}, tmp_path, ("hugetlb",))
+    assert not has_swap_accounting(cgroups)
     (tmp_path / "a/memory.swap.max").touch()
-    monkeypatch.setattr(host, "_MACHINE_ID", (files.put("id", "m1\n"),))
-    monkeypatch.setattr(host, "_SYSTEM_UUID", (files.put("uuid", "U-1\n"),))
-    monkeypatch.setattr(host, "_APP_ARMOR", files.put("armor", "Y\n"))
-    monkeypatch.setattr(host, "_LAST_CAPABILITY", files.put("last", "5\n"))
-    monkeypatch.setattr(host, "_SELINUX", tmp_path / "none")
-    monkeypatch.setattr(host, "_SYSTEMD", tmp_path)
-    monkeypatch.setattr(host, "_HUGE_PAGES", tmp_path / "none")
-    monkeypatch.setattr(host, "_THROTTLES", tmp_path / "cpu")
+    assert has_swap_accounting(cgroups)
+
+
+def test_each_fact_has_its_file(root: FakeRoot) -> None:
+    absent = root.read()
+    assert (absent.has_app_armor, absent.has_systemd, absent.has_kvm) == (False, False, False)
+    assert absent.known_capabilities == frozenset(NAMES)
+    root.put("sys/module/apparmor/parameters/enabled", "Y\n")
+    root.put("proc/sys/kernel/cap_last_cap", "5\n")
+    root.put("proc/meminfo", "MemTotal: 2 kB\nSwapTotal: 1 kB\n")
+    root.put("run/systemd/system/file")
+    root.put("dev/kvm")
     for name in ("cpu1", "cpu0", "cpufreq"):
-        (tmp_path / "cpu" / name / "thermal_throttle").mkdir(parents=True)
-    uname = os.uname_result(("Linux", "Node-A", "6.1.2", "#1", "x86_64"))
-    monkeypatch.setattr(os, "uname", lambda: uname)
-    monkeypatch.setattr(os, "cpu_count", lambda: None)
-    monkeypatch.setattr(host, "own_address", lambda: "192.0.2.9")
-    monkeypatch.setattr(host, "current_cgroups", lambda: cgroups)
-    host_facts = read_host()
-    memory = parse_meminfo(Path("/proc/meminfo").read_text())
-    assert (host_facts.memory_bytes, host_facts.swap_bytes) == (
-        memory["MemTotal"],
-        memory["SwapTotal"],
+        root.put(f"sys/devices/system/cpu/{name}/thermal_throttle/file")
+    before = open_descriptors()
+    host = root.read()
+    assert open_descriptors() == before
+    assert (host.memory_bytes, host.swap_bytes) == (2048, 1024)
+    assert (host.has_app_armor, host.has_systemd, host.has_kvm) == (True, True, True)
+    assert host.known_capabilities == frozenset(NAMES[:6])
+    assert host.boot_id == Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    assert host.has_seccomp == ("\nSeccomp:" in Path("/proc/self/status").read_text())
+    assert host.thermal_paths == tuple(
+        f"{root.path}/sys/devices/system/cpu/{name}/thermal_throttle" for name in ("cpu0", "cpu1")
     )
-    assert (host_facts.machine_id, host_facts.system_uuid, host_facts.huge_pages) == (
-        "m1",
-        "U-1",
-        {},
-    )
-    assert host_facts.boot_id == Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    assert (host_facts.kernel.release, host_facts.kernel.version) == ("6.1.2", (6, 1))
-    assert (host_facts.kernel.machine, host_facts.hostname, host_facts.cpu_count) == (
-        "x86_64",
-        "node-a",
-        1,
-    )
-    assert (host_facts.address, host_facts.cgroups) == ("192.0.2.9", cgroups)
-    assert (host_facts.has_app_armor, host_facts.has_selinux, host_facts.has_systemd) == (
-        True,
-        False,
-        True,
-    )
-    assert host_facts.has_swap_accounting
-    assert host_facts.known_capabilities == frozenset(NAMES[:6])
-    status = Path("/proc/self/status").read_text()
-    assert host_facts.has_seccomp == ("\nSeccomp:" in status)
-    assert host_facts.is_root == (os.geteuid() == 0)
-    assert host_facts.max_pids > 1000
-    assert host_facts.thermal_paths == tuple(
-        f"{tmp_path}/cpu/{name}/thermal_throttle" for name in ("cpu0", "cpu1")
-    )
-    files.put("armor", "N\n")
-    (tmp_path / "a/memory.swap.max").unlink()
-    assert not read_host().has_app_armor
-    assert not read_host().has_swap_accounting
+    root.put("sys/module/apparmor/parameters/enabled", "N\n")
+    assert not root.read().has_app_armor
+
+
+@pytest.mark.parametrize(("limits", "wanted"), [(("7\n", "9\n"), 7), (("9", "8"), 8)])
+def test_the_lower_limit_of_processes_holds(
+    root: FakeRoot, limits: tuple[str, str], wanted: int
+) -> None:
+    for name, text in zip(("pid_max", "threads-max"), limits, strict=True):
+        root.put(f"proc/sys/kernel/{name}", text)
+    assert root.read().max_pids == wanted
+
+
+@pytest.mark.parametrize(
+    ("release", "expected"),
+    [("6.18.5", (6, 18)), ("5.10.0-28-amd64", (5, 10)), ("4.4", (4, 4)), ("next", (0, 0))],
+)
+def test_kernels(release: str, expected: tuple[int, int]) -> None:
+    assert kernel_version(release) == expected
 
 
 def test_this_host_is_described() -> None:
-    host_facts = read_host()
-    assert host_facts.kernel.version > (3, 0)
-    assert host_facts.capabilities <= host_facts.known_capabilities
-    assert host_facts.kernel.machine
-
-
-def test_the_files_that_name_the_machine() -> None:
-    assert [[str(path) for path in paths] for paths in (host._MACHINE_ID, host._SYSTEM_UUID)] == [
-        ["/etc/machine-id", "/var/lib/dbus/machine-id"],
-        ["/sys/class/dmi/id/product_uuid", "/proc/device-tree/vm,uuid"],
-    ]
+    host, uname = read_host(), os.uname()
+    assert host.kernel == Kernel(uname.release, kernel_version(uname.release), uname.machine)
+    assert host.kernel.version > (3, 0)
+    assert host.capabilities <= host.known_capabilities
+    assert (host.hostname, host.cpu_count) == (uname.nodename.lower(), os.cpu_count())
+    assert (host.address, host.cgroups) == (own_address(), current_cgroups())
+    assert host.has_swap_accounting == has_swap_accounting(host.cgroups)
+    assert host.is_root == (os.geteuid() == 0)
+    assert host.max_pids > 1000
 
 
 @pytest.mark.parametrize(
@@ -183,11 +191,9 @@ def test_the_files_that_name_the_machine() -> None:
     ],
 )
 def test_selinux_without_a_policy_is_not_in_effect(
-    label: str, is_in_effect: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    label: str, is_in_effect: bool, root: FakeRoot
 ) -> None:
-    monkeypatch.setattr(host, "_SELINUX", tmp_path / "enforce")
-    monkeypatch.setattr(host, "_LABEL", tmp_path / "current")
-    (tmp_path / "current").write_text(label)
-    assert not host.has_selinux()
-    (tmp_path / "enforce").write_text("0")
-    assert host.has_selinux() == is_in_effect
+    root.put("proc/self/attr/current", label)
+    assert not root.read().has_selinux
+    root.put("sys/fs/selinux/enforce", "0")
+    assert root.read().has_selinux == is_in_effect

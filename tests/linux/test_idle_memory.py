@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from moorage.linux import idle_memory
 from moorage.linux.idle_memory import give_back, program_mappings
 
 _PROGRAM = """
@@ -69,17 +68,11 @@ def test_a_program_goes_on_with_fewer_pages() -> None:
     assert int(match[2]) < int(match[1])
 
 
-def test_a_kernel_that_shows_no_mappings_ends_no_program(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr(idle_memory, "_SMAPS", tmp_path / "absent")
-    give_back()
+def test_a_kernel_that_shows_no_mappings_ends_no_program(tmp_path: Path) -> None:
+    give_back(tmp_path / "absent")
 
 
-def test_a_mapping_that_has_gone_ends_no_program(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_mapping_that_has_gone_ends_no_program(tmp_path: Path) -> None:
     smaps = tmp_path / "smaps"
     smaps.write_text("1000-2000 r-xp 00000000 fe:00 11  /gone.so\nAnonymous: 0 kB\nSwap: 0 kB\n")
-    monkeypatch.setattr(idle_memory, "_SMAPS", smaps)
-    give_back()
+    give_back(smaps)

@@ -17,6 +17,7 @@ from moorage.linux.network_devices import (
     parse_network_devices,
     read_network_devices,
 )
+from tests.descriptors import open_descriptors
 
 HEAD = """Inter-|   Receive                                                |  Transmit
  face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop fifo
@@ -56,8 +57,12 @@ def namespace() -> Iterator[Path]:
 
 def test_devices_are_read_in_their_namespace_and_the_thread_returns(namespace: Path) -> None:
     before = os.readlink("/proc/thread-self/ns/net")
-    devices = read_network_devices([namespace.parent / "gone", namespace])
+    descriptors = open_descriptors()
+    # The second is no namespace, which setns(2) refuses.
+    absent = [namespace.parent / "gone", Path(__file__)]
+    devices = read_network_devices([*absent, namespace])
     assert list(devices) == [namespace]
+    assert open_descriptors() == descriptors
     if devices[namespace]:
         assert "eth7" in {device.name for device in devices[namespace]}
     assert os.readlink("/proc/thread-self/ns/net") == before

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from moorage.linux import process_memory as oom
 from moorage.linux.process_memory import LOWEST_OOM_SCORE, oom_score_floor, own_oom_score
 
 
@@ -23,10 +22,7 @@ def test_the_lowest_score_is_its_own_unless_it_may_lower_it(
     assert oom_score_floor(own, score) == expected
 
 
-def test_own_score_is_read_where_the_kernel_has_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_own_score_is_read_where_the_kernel_has_one(tmp_path: Path) -> None:
     assert own_oom_score() == Path("/proc/self/oom_score_adj").read_text().strip()
-    monkeypatch.setattr(oom, "_OWN_SCORE", tmp_path / "none")
-    assert own_oom_score() == ""
+    assert own_oom_score(tmp_path / "none") == ""
     assert LOWEST_OOM_SCORE == -1000

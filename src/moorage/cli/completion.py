@@ -8,7 +8,7 @@ they are used: the commands import this module, and most runs of them complete n
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +29,11 @@ def complete_pods(ctx: click.Context, parameter: click.Parameter, incomplete: st
     """Return completions of `pod/NAME`, and of `NAME` alone once a part of it is typed."""
     del parameter
     namespace = str(ctx.params.get("namespace") or "default")
-    names = _ask(ctx, lambda target: _pod_names(target, namespace))
+    return pod_completions(ask(ctx, lambda target: _pod_names(target, namespace)), incomplete)
+
+
+def pod_completions(names: Sequence[str], incomplete: str) -> list[str]:
+    """Return the completions among the names of pods."""
     bare = incomplete.removeprefix(_POD_PREFIX)
     is_bare = bool(incomplete) and not _POD_PREFIX.startswith(incomplete[: len(_POD_PREFIX)])
     prefix = "" if is_bare else _POD_PREFIX
@@ -46,18 +50,24 @@ def complete_namespaces(
 ) -> list[str]:
     """Return the namespaces whose names begin with `incomplete`."""
     del parameter
-    return [name for name in _ask(ctx, _namespace_names) if name.startswith(incomplete)]
+    return [name for name in ask(ctx, _namespace_names) if name.startswith(incomplete)]
 
 
 def complete_images(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
     """Return the engine's image names that begin with `incomplete`."""
     del parameter
-    return [name for name in _ask(ctx, _image_names) if name.startswith(incomplete)]
+    return [name for name in ask(ctx, _image_names) if name.startswith(incomplete)]
 
 
-def _ask(ctx: click.Context, question: Callable[[Target], Awaitable[Iterable[str]]]) -> list[str]:
+def ask(
+    ctx: click.Context,
+    question: Callable[[Target], Awaitable[Iterable[str]]],
+    within_s: float = _DEADLINE_S,
+) -> list[str]:
+    """Return the sorted answer of the cluster that was typed, none if it has none in time."""
+
     async def answer() -> list[str]:
-        async with asyncio.timeout(_DEADLINE_S):
+        async with asyncio.timeout(within_s):
             return sorted(await question(_target(ctx)))
 
     try:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
+from enum import StrEnum
 from pathlib import Path
 
 from moorage.api.logs import configure
@@ -38,17 +39,42 @@ async def clear_host(layout: Layout, settings: Settings, *, abandons_pods: bool 
     Raises LeftoverError if something stays, CommandError if the network cannot be removed.
     """
     used = engine_in_use(layout, settings)
-    if used and not abandons_pods:
+    paths = engine_paths(layout, settings)
+    steps = steps_of(used, settings, abandons_pods=abandons_pods, has_run=paths.run.is_dir())
+    if used and Step.END_PODS in steps:
         await end_pods(used, layout, settings)
-    if not settings.has_node or settings.cri:
-        network = pod_network(settings, engine_paths(layout, settings).leases)
-        await unprotect(network, await gather(layout.root))
-    is_own = settings.has_node and not settings.cri
-    if is_own or used == "" or engine_paths(layout, settings).run.is_dir():
+    if Step.UNPROTECT in steps:
+        await unprotect(pod_network(settings, paths.leases), await gather(layout.root))
+    if Step.OWN_ENGINE in steps:
         await _clear_own_engine(layout, settings)
     remove_mounts(layout.node)
     remove_cgroups([cgroup_root(settings)], current_cgroups())
     note_engine(layout, None)
+
+
+class Step(StrEnum):
+    """What is cleared, in this order, before mounts and cgroups."""
+
+    END_PODS = "pods on an external engine"
+    UNPROTECT = "the API server's own rules"
+    OWN_ENGINE = "what the cluster's own engine has"
+
+
+def steps_of(
+    used: str | None, settings: Settings, *, abandons_pods: bool, has_run: bool
+) -> frozenset[Step]:
+    """Return what is to be cleared.
+
+    `used` is the engine on which pods may be, "" the cluster's own; `has_run`: the own engine's
+    directory exists, as an earlier version left it.
+    """
+    is_own = settings.has_node and not settings.cri
+    wanted = {
+        Step.END_PODS: bool(used) and not abandons_pods,
+        Step.UNPROTECT: not is_own,
+        Step.OWN_ENGINE: is_own or used == "" or has_run,
+    }
+    return frozenset(step for step, is_wanted in wanted.items() if is_wanted)
 
 
 async def _clear_own_engine(layout: Layout, settings: Settings) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,7 +17,7 @@ from moorage.cluster.access.kubeconfig import Access, write
 from moorage.cluster.engine.usage import check_engine_change, note_engine
 from moorage.cluster.layout import Layout
 from moorage.cluster.network import bridge_name, choose_subnet, host_routes
-from moorage.cluster.network.subnet import SubnetTakenError, check_subnet
+from moorage.cluster.network.subnet import Route, SubnetTakenError, check_subnet
 from moorage.cluster.reservations import Reservations
 from moorage.cluster.settings import (
     DEFAULT_API_PORT,
@@ -45,8 +46,24 @@ _LONGEST_PREFIX = 28
 _FIXED = ("name", "node_name", "pod_network", "service_network")
 
 
+@dataclass(frozen=True, slots=True)
+class HostNetwork:
+    """The host's address, routes and ports, as a cluster that is created finds them."""
+
+    ip: Callable[[], str] = host_ip
+    routes: Callable[[], Collection[Route]] = host_routes
+    require_port: Callable[[int, str, str, Reservations], None] = require_port
+    free_port: Callable[..., int] = free_port
+
+
+THIS_HOST = HostNetwork()
+
+
 def open_cluster(
-    layout: Layout, choices: Choices, reservations: Reservations | None = None
+    layout: Layout,
+    choices: Choices,
+    reservations: Reservations | None = None,
+    host: HostNetwork = THIS_HOST,
 ) -> Settings:
     """Create the cluster in a directory, or apply the choices to it; return its settings.
 
@@ -60,17 +77,17 @@ def open_cluster(
     """
     if reservations is None:
         with Reservations() as temporary:
-            return open_cluster(layout, choices, temporary)
+            return open_cluster(layout, choices, temporary, host)
     # Invalid choices are refused before a directory is created for them.
     with Reservations() as trial:
-        _decide_exclusively(layout, _present(layout, choices), choices, trial)
+        _decide_exclusively(layout, _present(layout, choices), choices, trial, host)
     make_private(layout.root)
     with exclusive(layout.change_lock):
         pid = running_pid(layout)
         if pid is not None:
             raise AlreadyRunningError(layout, pid)
         present = _present(layout, choices)
-        settings = _decide_exclusively(layout, present, choices, reservations)
+        settings = _decide_exclusively(layout, present, choices, reservations, host)
         if settings != present:
             save(layout.settings, settings)
         if not choices.accepts_loss:
@@ -130,10 +147,14 @@ def access(layout: Layout, settings: Settings, identity: str = "admin") -> Acces
 
 
 def _decide_exclusively(
-    layout: Layout, present: Settings | None, choices: Choices, reservations: Reservations
+    layout: Layout,
+    present: Settings | None,
+    choices: Choices,
+    reservations: Reservations,
+    host: HostNetwork,
 ) -> Settings:
     try:
-        return _decide(layout, present, choices, reservations)
+        return _decide(layout, present, choices, reservations, host)
     except SettingsError as error:
         # A process that started this cluster a moment ago holds its ports.
         if pid := running_pid(layout):
@@ -142,26 +163,30 @@ def _decide_exclusively(
 
 
 def _decide(
-    layout: Layout, present: Settings | None, choices: Choices, reservations: Reservations
+    layout: Layout,
+    present: Settings | None,
+    choices: Choices,
+    reservations: Reservations,
+    host: HostNetwork,
 ) -> Settings:
     settings = (
-        _new_settings(choices, reservations)
+        _new_settings(choices, reservations, host)
         if present is None
-        else _changed_settings(present, choices)
+        else _changed_settings(present, choices, host)
     )
     if present is not None:
         check_engine_change(layout, present, settings)
-        _check_network(settings)
+        _check_network(settings, host)
     _check_option_files(settings)
-    require_port(settings.api_port, "127.0.0.1", "--api-port", reservations)
+    host.require_port(settings.api_port, "127.0.0.1", "--api-port", reservations)
     if settings.has_node:
-        require_port(settings.node_port, settings.node_ip, "--node-port", reservations)
+        host.require_port(settings.node_port, settings.node_ip, "--node-port", reservations)
     # Nothing but readers of metrics depends on these, so another one will do.
     others = [settings.api_port, settings.node_port]
-    controllers_port = free_port(
+    controllers_port = host.free_port(
         settings.controllers_port or DEFAULT_CONTROLLERS_PORT, reservations, others=others
     )
-    scheduler_port = free_port(
+    scheduler_port = host.free_port(
         settings.scheduler_port or DEFAULT_SCHEDULER_PORT,
         reservations,
         others=[*others, controllers_port],
@@ -223,23 +248,23 @@ def _check_option_files(settings: Settings) -> None:
             ) from error
 
 
-def _new_settings(choices: Choices, reservations: Reservations) -> Settings:
+def _new_settings(choices: Choices, reservations: Reservations, host: HostNetwork) -> Settings:
     cluster_id = new_cluster_id()
     service_network = _network(choices.service_network or SERVICE_NETWORK)
     if choices.pod_network is None:
-        pod_network = _free_subnet(service_network, reservations)
+        pod_network = _free_subnet(service_network, reservations, host)
     else:
         pod_network = _network(choices.pod_network)
-        check_subnet(pod_network, host_routes(), bridge_name(cluster_id))
+        check_subnet(pod_network, host.routes(), bridge_name(cluster_id))
     if pod_network.overlaps(service_network):
         raise SettingsError(f"pod network {pod_network} overlaps service network {service_network}")
-    node_ip = host_ip()
+    node_ip = host.ip()
     defaults = Settings(
         name="moorage",
         cluster_id=cluster_id,
         node_name=node_name(choices.node_name),
-        api_port=choices.api_port or free_port(DEFAULT_API_PORT, reservations),
-        node_port=choices.node_port or free_port(DEFAULT_NODE_PORT, reservations, node_ip),
+        api_port=choices.api_port or host.free_port(DEFAULT_API_PORT, reservations),
+        node_port=choices.node_port or host.free_port(DEFAULT_NODE_PORT, reservations, node_ip),
         node_ip=node_ip,
         pod_network=str(pod_network),
         service_network=str(service_network),
@@ -250,10 +275,10 @@ def _new_settings(choices: Choices, reservations: Reservations) -> Settings:
 
 
 def _free_subnet(
-    service_network: ipaddress.IPv4Network, reservations: Reservations
+    service_network: ipaddress.IPv4Network, reservations: Reservations, host: HostNetwork
 ) -> ipaddress.IPv4Network:
     """Choose and reserve a free network for the pods. Raises NoSubnetError."""
-    routes, reserved = host_routes(), [service_network]
+    routes, reserved = host.routes(), [service_network]
     while True:
         subnet = choose_subnet(routes, reserved)
         if reservations.take(f"pod network {subnet}"):
@@ -261,7 +286,7 @@ def _free_subnet(
         reserved.append(subnet)
 
 
-def _changed_settings(present: Settings, choices: Choices) -> Settings:
+def _changed_settings(present: Settings, choices: Choices, host: HostNetwork) -> Settings:
     changes = choices.given()
     for name in _FIXED:
         if name in changes and changes[name] != getattr(present, name):
@@ -273,10 +298,10 @@ def _changed_settings(present: Settings, choices: Choices) -> Settings:
     # `--no-node` and `--without` are given at each start: they are no property of the cluster. The
     # host may have another address since the last start.
     present_parts = {"has_node": True, "without": ()}
-    return msgspec.structs.replace(present, **present_parts | changes, node_ip=host_ip())
+    return msgspec.structs.replace(present, **present_parts | changes, node_ip=host.ip())
 
 
-def _check_network(settings: Settings) -> None:
+def _check_network(settings: Settings, host: HostNetwork) -> None:
     """Raise SubnetTakenError if the network of an existing cluster is meanwhile used by another.
 
     Both would have a bridge with the same address, and pods could not be reached.
@@ -284,7 +309,7 @@ def _check_network(settings: Settings) -> None:
     if not settings.has_node or settings.cri:
         return
     try:
-        check_subnet(ipaddress.IPv4Network(settings.pod_network), host_routes(), settings.bridge)
+        check_subnet(ipaddress.IPv4Network(settings.pod_network), host.routes(), settings.bridge)
     except SubnetTakenError as error:
         remedy = (
             "a cluster keeps its network: remove what uses it (`moor down` for another cluster), "

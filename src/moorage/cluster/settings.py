@@ -6,7 +6,7 @@ import ipaddress
 import secrets
 import socket
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -223,9 +223,9 @@ def new_cluster_id() -> str:
     return secrets.token_hex(4)
 
 
-def node_name(chosen: str | None = None) -> str:
+def node_name(chosen: str | None = None, host_name: Callable[[], str] = socket.gethostname) -> str:
     """Return the chosen name, else the host's. Raises SettingsError for an invalid node name."""
-    name = socket.gethostname().lower() if chosen is None else chosen
+    name = host_name().lower() if chosen is None else chosen
     complaints = names.dns_subdomain_errors(name)
     if complaints:
         what = "the host name" if chosen is None else "--node-name"
@@ -240,25 +240,33 @@ def free_port(
     address: str = "127.0.0.1",
     *,
     others: Collection[int] = (),
+    tries: int = _PORT_TRIES,
 ) -> int:
     """Reserve the preferred port of an address, or the next free one; return it.
 
     `others` are the ports that the cluster's other parts have there: what is reserved for this
-    cluster counts as free. Raises SettingsError if 50 ports in a row are in use.
+    cluster counts as free. Raises SettingsError if `tries` ports in a row are in use.
     """
-    for port in range(preferred, preferred + _PORT_TRIES):
+    for port in range(preferred, preferred + tries):
         if port not in others and not _port_complaint(port, address, reservations):
             return port
     raise SettingsError(f"no free port from {preferred} on")
 
 
-def require_port(port: int, address: str, option: str, reservations: Reservations) -> None:
+def require_port(
+    port: int,
+    address: str,
+    option: str,
+    reservations: Reservations,
+    *,
+    patience_s: float = _PORT_PATIENCE_S,
+) -> None:
     """Reserve a port. Raises SettingsError if it stays in use; `option` chooses another port.
 
-    Blocks for up to 5 s: the parts of a killed cluster release their ports one by one, and nothing
-    announces that.
+    Blocks for up to `patience_s`: the parts of a killed cluster release their ports one by one, and
+    nothing announces that.
     """
-    deadline = time.monotonic() + _PORT_PATIENCE_S
+    deadline = time.monotonic() + patience_s
     while complaint := _port_complaint(port, address, reservations):
         if time.monotonic() > deadline:
             raise SettingsError(

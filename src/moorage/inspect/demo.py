@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from moorage.api.pods import Pod
 from moorage.api.runtime_group import RuntimeClass
 from moorage.cluster.errors import ClusterError
 from moorage.inspect.manifests import Applier, Manifest
-from moorage.wire.client.exec import exec_in
+from moorage.wire.client.exec import ExecResult, exec_in
 from moorage.wire.client.informer import Informer
 from moorage.wire.client.resources import EVENTS, PODS, RUNTIME_CLASSES
 from moorage.wire.client.rest import Client
@@ -53,29 +53,82 @@ class DemoRow:
     reason: str = ""
 
 
+class Journal:
+    """What a watch shows of the pods: each state is reported once, each start measured."""
+
+    def __init__(self, report: Report, clock: Callable[[], float] = time.monotonic) -> None:
+        self._report = report
+        self._clock = clock
+        self._created_s: dict[str, float] = {}
+        self._ready_s: dict[str, float] = {}
+        self._reported: set[tuple[str, ...]] = set()
+
+    def start_s(self, pod: str) -> float | None:
+        """Return the time from a pod's creation to Ready, None if it was never ready."""
+        if pod not in self._ready_s:
+            return None
+        return round(self._ready_s[pod] - self._created_s[pod], 2)
+
+    def on_pod(self, before: Pod | None, after: Pod | None) -> None:
+        """Report a pod's state."""
+        del before
+        if after is None:
+            return
+        name, now = after.metadata.name, self._clock()
+        self._created_s.setdefault(name, now)
+        if is_ready(after.status.conditions):
+            self._ready_s.setdefault(name, now)
+        if not after.metadata.deletion_timestamp:
+            # Messages count seconds and attempts: the same reason is reported once.
+            self._report_once(
+                (name, progress(after)), f"pod {name}: {progress(after, detail=True)}"
+            )
+
+    def on_event(self, before: Event | None, after: Event | None) -> None:
+        """Report a warning about a pod."""
+        del before
+        if after is not None and _is_pod_warning(after):
+            key = (after.involved_object.name, after.reason)
+            self._report_once(key, f"pod {key[0]}: {after.reason}: {after.message}")
+
+    def _report_once(self, key: tuple[str, ...], sentence: str) -> None:
+        if key not in self._reported:
+            self._reported.add(key)
+            self._report(sentence)
+
+
 class Demo:
     """One run of the demo on a running cluster."""
 
-    def __init__(self, client: Client, manifests: Sequence[Manifest], report: Report) -> None:
+    def __init__(
+        self,
+        client: Client,
+        manifests: Sequence[Manifest],
+        report: Report,
+        *,
+        settle_s: float = _SETTLE_S,
+        run_in: Callable[[Client, str, str, list[str]], Awaitable[ExecResult]] = exec_in,
+    ) -> None:
         self._client = client
         self._manifests = manifests
         self._report = report
+        self._settle_s = settle_s
+        self._run_in = run_in
+        self._journal = Journal(report)
         self._pods = Informer(client, PODS, namespace=_NAMESPACE)
         self._classes = Informer(client, RUNTIME_CLASSES)
         self._warnings = Informer(client, EVENTS, namespace=_NAMESPACE)
         self._changed = asyncio.Event()
-        self._created_s: dict[str, float] = {}
-        self._ready_s: dict[str, float] = {}
-        self._reported: set[tuple[str, ...]] = set()
 
     async def run(self) -> list[DemoRow]:
         """Apply the examples, run a command in each pod, delete them. Return the table's rows.
 
         Raises DemoError with each container's message and each pod's last warning when pods do not
-        run within two minutes; StatusError and ManifestError when the API refuses an example.
+        run within `settle_s`; StatusError and ManifestError when the API refuses an example.
         """
-        self._pods.add_handler(self._on_pod)
-        self._warnings.add_handler(self._on_event)
+        self._pods.add_handler(self._journal.on_pod)
+        self._pods.add_handler(lambda *_: self._changed.set())
+        self._warnings.add_handler(self._journal.on_event)
         try:
             async with asyncio.TaskGroup() as tasks:
                 informers = (self._pods, self._classes, self._warnings)
@@ -96,39 +149,13 @@ class Demo:
         for manifest in self._manifests:
             await applier.apply(manifest)
             self._report(f"applied {manifest.kind} {manifest.name} ({manifest.api_version})")
-        await self._wait("pods do not run", self._is_settled, _SETTLE_S)
+        await self._wait("pods do not run", self._is_settled, self._settle_s)
         rows = [await self._row(pod) for pod in sorted(self._pods, key=_name)]
         for manifest in reversed(self._manifests):
             await applier.delete(manifest)
         self._report("deleted the examples")
         await self._wait("pods are still there", lambda: not len(self._pods), _DELETE_S)
         return rows
-
-    def _on_pod(self, before: Pod | None, after: Pod | None) -> None:
-        del before
-        self._changed.set()
-        if after is None:
-            return
-        name, now = after.metadata.name, time.monotonic()
-        self._created_s.setdefault(name, now)
-        if is_ready(after.status.conditions):
-            self._ready_s.setdefault(name, now)
-        if not after.metadata.deletion_timestamp:
-            # Messages count seconds and attempts: the same reason is reported once.
-            self._report_once(
-                (name, _progress(after)), f"pod {name}: {_progress(after, detail=True)}"
-            )
-
-    def _on_event(self, before: Event | None, after: Event | None) -> None:
-        del before
-        if after is not None and _is_pod_warning(after):
-            key = (after.involved_object.name, after.reason)
-            self._report_once(key, f"pod {key[0]}: {after.reason}: {after.message}")
-
-    def _report_once(self, key: tuple[str, ...], sentence: str) -> None:
-        if key not in self._reported:
-            self._reported.add(key)
-            self._report(sentence)
 
     async def _wait(self, problem: str, condition: Callable[[], bool], within_s: float) -> None:
         try:
@@ -137,21 +164,8 @@ class Demo:
                     self._changed.clear()
                     await self._changed.wait()
         except TimeoutError:
-            failures = "".join(self._failures())
+            failures = "".join(failures_of(self._pods, self._warnings))
             raise DemoError(f"{problem} after {within_s:g} s:{failures}") from None
-
-    def _failures(self) -> Iterator[str]:
-        """Yield a line for each pod that is not ready, and one for its last warning."""
-        warnings = {
-            event.involved_object.name: event for event in self._warnings if _is_pod_warning(event)
-        }
-        for pod in sorted(self._pods, key=_name):
-            if is_ready(pod.status.conditions) and not pod.metadata.deletion_timestamp:
-                continue
-            yield f"\n  {_name(pod)}: {_progress(pod, detail=True)}"
-            warning = warnings.get(_name(pod))
-            if warning is not None:
-                yield f"\n    event {warning.reason}: {warning.message}"
 
     def _is_settled(self) -> bool:
         return len(self._pods) == expected_pods(self._manifests) and all(
@@ -159,30 +173,45 @@ class Demo:
         )
 
     async def _row(self, pod: Pod) -> DemoRow:
-        name, kernel, inside = pod.metadata.name, "", ""
+        output, name = "", pod.metadata.name
         if is_ready(pod.status.conditions):
-            result = await exec_in(self._client, _NAMESPACE, name, ["sh", "-c", DETECTION_SCRIPT])
-            kernel, inside = detect_runtime(result.stdout)
-        start_s = self._ready_s[name] - self._created_s[name] if name in self._ready_s else None
-        return DemoRow(
-            pod=name,
-            status=pod.status.phase,
-            runtime_class=pod.spec.runtime_class_name or "",
-            handler=self._handler(pod),
-            node=pod.spec.node_name,
-            ip=pod.status.pod_ip,
-            kernel=kernel,
-            inside=inside,
-            start_s=None if start_s is None else round(start_s, 2),
-            reason=refusal(pod),
-        )
+            script = ["sh", "-c", DETECTION_SCRIPT]
+            output = (await self._run_in(self._client, _NAMESPACE, name, script)).stdout
+        runtime_class = self._classes.get(pod.spec.runtime_class_name or "")
+        return row_of(pod, runtime_class, output, self._journal.start_s(name))
 
-    def _handler(self, pod: Pod) -> str:
-        name = pod.spec.runtime_class_name
-        if not name:
-            return "(default)"
-        runtime_class: RuntimeClass | None = self._classes.get(name)
-        return runtime_class.handler if runtime_class else ""
+
+def row_of(
+    pod: Pod, runtime_class: RuntimeClass | None, output: str, start_s: float | None
+) -> DemoRow:
+    """Return a pod's row; `output` is that of `DETECTION_SCRIPT`, empty if the pod is not ready."""
+    kernel, inside = detect_runtime(output) if is_ready(pod.status.conditions) else ("", "")
+    name = pod.spec.runtime_class_name or ""
+    handler = runtime_class.handler if runtime_class else ""
+    return DemoRow(
+        pod=pod.metadata.name,
+        status=pod.status.phase,
+        runtime_class=name,
+        handler=handler if name else "(default)",
+        node=pod.spec.node_name,
+        ip=pod.status.pod_ip,
+        kernel=kernel,
+        inside=inside,
+        start_s=start_s,
+        reason=refusal(pod),
+    )
+
+
+def failures_of(pods: Iterable[Pod], events: Iterable[Event]) -> Iterator[str]:
+    """Yield a line for each pod that is not ready, and one for its last warning."""
+    warnings = {event.involved_object.name: event for event in events if _is_pod_warning(event)}
+    for pod in sorted(pods, key=_name):
+        if is_ready(pod.status.conditions) and not pod.metadata.deletion_timestamp:
+            continue
+        yield f"\n  {_name(pod)}: {progress(pod, detail=True)}"
+        warning = warnings.get(_name(pod))
+        if warning is not None:
+            yield f"\n    event {warning.reason}: {warning.message}"
 
 
 def _name(pod: Pod) -> str:
@@ -220,7 +249,7 @@ def _is_pod_warning(event: Event) -> bool:
     )
 
 
-def _progress(pod: Pod, *, detail: bool = False) -> str:
+def progress(pod: Pod, *, detail: bool = False) -> str:
     """Return the pod's state, with the messages of its waiting containers if `detail`."""
     if is_ready(pod.status.conditions):
         return "running"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 
 from moorage.linux.cgroup_control import CgroupError, has_cgroup, kill_processes, remove_cgroup
 from moorage.linux.cgroups import Cgroups
@@ -17,17 +18,22 @@ RETRY_PAUSE_S = 0.01
 _BLOCKING_TRIES = 40
 
 
+Kill = Callable[[Cgroups, str], tuple[Process, ...]]
+
+
 class CgroupBusyError(CgroupError):
     """A cgroup is still in use at the deadline; the text says why."""
 
 
-async def kill_cgroup(cgroups: Cgroups, path: str, deadline_s: float) -> None:
+async def kill_cgroup(
+    cgroups: Cgroups, path: str, deadline_s: float, *, kill: Kill = kill_processes
+) -> None:
     """Kill the processes in a cgroup and its descendants; returns when they have exited.
 
     Raises CgroupBusyError if one has not by the deadline: it hangs in the kernel. Raises
     CgroupError.
     """
-    await _Removal(cgroups, path).run(deadline_s, removes=False)
+    await _Removal(cgroups, path, kill).run(deadline_s, removes=False)
 
 
 async def kill_and_remove_cgroup(cgroups: Cgroups, path: str, deadline_s: float) -> None:
@@ -35,16 +41,18 @@ async def kill_and_remove_cgroup(cgroups: Cgroups, path: str, deadline_s: float)
 
     Raises CgroupBusyError, CgroupError.
     """
-    await _Removal(cgroups, path).run(deadline_s, removes=True)
+    await _Removal(cgroups, path, kill_processes).run(deadline_s, removes=True)
 
 
-def kill_and_remove_cgroup_blocking(cgroups: Cgroups, path: str) -> None:
+def kill_and_remove_cgroup_blocking(
+    cgroups: Cgroups, path: str, *, kill: Kill = kill_processes, pause_s: float = RETRY_PAUSE_S
+) -> None:
     """Kill the processes in a cgroup and remove it, in a thread; gives up after half a second.
 
     Raises CgroupError.
     """
     for remaining in reversed(range(_BLOCKING_TRIES)):
-        for process in kill_processes(cgroups, path):
+        for process in kill(cgroups, path):
             process.close()
         try:
             remove_cgroup(cgroups, path)
@@ -53,11 +61,12 @@ def kill_and_remove_cgroup_blocking(cgroups: Cgroups, path: str) -> None:
                 raise
         else:
             return
-        time.sleep(RETRY_PAUSE_S)
+        time.sleep(pause_s)
 
 
 class _Removal:
-    def __init__(self, cgroups: Cgroups, path: str) -> None:
+    def __init__(self, cgroups: Cgroups, path: str, kill: Kill) -> None:
+        self._kill_processes = kill
         self._cgroups = cgroups
         self._path = path
         self._obstacle = "the kernel does not respond"
@@ -83,7 +92,9 @@ class _Removal:
             await _wait_exited(killed)
 
     async def _kill(self) -> tuple[Process, ...]:
-        work = asyncio.ensure_future(asyncio.to_thread(kill_processes, self._cgroups, self._path))
+        work = asyncio.ensure_future(
+            asyncio.to_thread(self._kill_processes, self._cgroups, self._path)
+        )
         try:
             return await asyncio.shield(work)
         except asyncio.CancelledError:

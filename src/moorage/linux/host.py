@@ -24,8 +24,9 @@ from moorage.linux.process_memory import oom_score_floor, own_oom_score
 # Source: uname(2); proc(5); Linux, Documentation/virt/kvm/api.rst.
 
 _RELEASE = re.compile(r"^(\d+)\.(\d+)")
-_KVM = Path("/dev/kvm")
-_TASK_LIMITS = (Path("/proc/sys/kernel/pid_max"), Path("/proc/sys/kernel/threads-max"))
+_ROOT = Path("/")
+_KVM = Path("dev/kvm")
+_TASK_LIMITS = (Path("proc/sys/kernel/pid_max"), Path("proc/sys/kernel/threads-max"))
 
 
 def kernel_version(release: str) -> tuple[int, int]:
@@ -34,37 +35,37 @@ def kernel_version(release: str) -> tuple[int, int]:
     return (int(match[1]), int(match[2])) if match else (0, 0)
 
 
-def can_open_kvm() -> bool:
+def can_open_kvm(root: Path = _ROOT) -> bool:
     """Return whether this process can open /dev/kvm, which virtual machines need."""
     try:
-        os.close(os.open(_KVM, os.O_RDWR))
+        os.close(os.open(root / _KVM, os.O_RDWR))
     except OSError:
         return False
     return True
 
 
-def max_pids() -> int:
+def max_pids(root: Path = _ROOT) -> int:
     """Return how many processes and threads the kernel allows at once. Raises OSError.
 
     The lower of both settings, as in the kubelet's node allocatable.
     """
-    return min(int(path.read_text()) for path in _TASK_LIMITS)
+    return min(int((root / path).read_text()) for path in _TASK_LIMITS)
 
 
-_MACHINE_ID = (Path("/etc/machine-id"), Path("/var/lib/dbus/machine-id"))
-_SYSTEM_UUID = (Path("/sys/class/dmi/id/product_uuid"), Path("/proc/device-tree/vm,uuid"))
-_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
-_HUGE_PAGES = Path("/sys/kernel/mm/hugepages")
-_THROTTLES = Path("/sys/devices/system/cpu")
-_MEMORY = Path("/proc/meminfo")
-_STATUS = Path("/proc/self/status")
-_LAST_CAPABILITY = Path("/proc/sys/kernel/cap_last_cap")
-_APP_ARMOR = Path("/sys/module/apparmor/parameters/enabled")
-_SELINUX = Path("/sys/fs/selinux/enforce")
-_LABEL = Path("/proc/self/attr/current")
+_MACHINE_ID = (Path("etc/machine-id"), Path("var/lib/dbus/machine-id"))
+_SYSTEM_UUID = (Path("sys/class/dmi/id/product_uuid"), Path("proc/device-tree/vm,uuid"))
+_BOOT_ID = Path("proc/sys/kernel/random/boot_id")
+_HUGE_PAGES = Path("sys/kernel/mm/hugepages")
+_THROTTLES = Path("sys/devices/system/cpu")
+_MEMORY = Path("proc/meminfo")
+_STATUS = Path("proc/self/status")
+_LAST_CAPABILITY = Path("proc/sys/kernel/cap_last_cap")
+_APP_ARMOR = Path("sys/module/apparmor/parameters/enabled")
+_SELINUX = Path("sys/fs/selinux/enforce")
+_LABEL = Path("proc/self/attr/current")
 _NO_POLICY = "kernel"
 """The label of every process as long as no policy is loaded: SELinux's initial SID."""
-_SYSTEMD = Path("/run/systemd/system")
+_SYSTEMD = Path("run/systemd/system")
 _V1_SWAP = "memory.memsw.limit_in_bytes"
 _V2_SWAP = "memory.swap.max"
 _DEBIAN = "debian"
@@ -127,58 +128,60 @@ class Host:
     thermal_paths: tuple[str, ...] = ()
 
 
-def read_host() -> Host:
+def read_host(root: Path = _ROOT) -> Host:
     """Return the facts of this host and process at present. Blocks. Raises OSError without /proc.
+
+    Files are read below `root`.
 
     A device or a cgroup mount may appear later.
     """
-    memory = parse_meminfo(_MEMORY.read_text())
-    status = _STATUS.read_text()
+    memory = parse_meminfo((root / _MEMORY).read_text())
+    status = (root / _STATUS).read_text()
     capabilities = effective_capabilities(status)
     uname = os.uname()
     cgroups = current_cgroups()
     return Host(
         kernel=Kernel(uname.release, kernel_version(uname.release), uname.machine),
-        system=_system(),
+        system=system_of(_release()),
         hostname=uname.nodename.lower(),
         address=own_address(),
         cpu_count=os.cpu_count() or 1,
         memory_bytes=memory["MemTotal"],
         swap_bytes=memory.get("SwapTotal", 0),
-        max_pids=max_pids(),
-        huge_pages=_huge_pages(),
-        machine_id=_first_line(*_MACHINE_ID),
-        system_uuid=_first_line(*_SYSTEM_UUID),
-        boot_id=_first_line(_BOOT_ID),
+        max_pids=max_pids(root),
+        huge_pages=_huge_pages(root / _HUGE_PAGES),
+        machine_id=_first_line(*(root / path for path in _MACHINE_ID)),
+        system_uuid=_first_line(*(root / path for path in _SYSTEM_UUID)),
+        boot_id=_first_line(root / _BOOT_ID),
         cgroups=cgroups,
         has_swap_accounting=has_swap_accounting(cgroups),
-        has_kvm=can_open_kvm(),
-        has_systemd=has_systemd(),
-        has_app_armor=_text(_APP_ARMOR).strip() == "Y",
-        has_selinux=has_selinux(),
+        has_kvm=can_open_kvm(root),
+        has_systemd=has_systemd(root),
+        has_app_armor=_text(root / _APP_ARMOR).strip() == "Y",
+        has_selinux=has_selinux(root),
         has_seccomp="\nSeccomp:" in status,
         is_root=os.geteuid() == 0,
         capabilities=capabilities,
-        known_capabilities=parse_last_capability(_text(_LAST_CAPABILITY).strip()),
+        known_capabilities=parse_last_capability(_text(root / _LAST_CAPABILITY).strip()),
         oom_score_floor=oom_score_floor(capabilities, own_oom_score()),
         thermal_paths=tuple(
-            str(path) for path in sorted(_THROTTLES.glob("cpu[0-9]*/thermal_throttle"))
+            str(path) for path in sorted((root / _THROTTLES).glob("cpu[0-9]*/thermal_throttle"))
         ),
     )
 
 
-def has_systemd() -> bool:
+def has_systemd(root: Path = _ROOT) -> bool:
     """Return whether systemd is the init of this host. Source: sd_booted(3)."""
-    return _SYSTEMD.is_dir()
+    return (root / _SYSTEMD).is_dir()
 
 
-def has_selinux() -> bool:
+def has_selinux(root: Path = _ROOT) -> bool:
     """Return whether a policy of SELinux is in effect; without one, runtimes refuse labels.
 
     Debian's kernels may have SELinux switched on while no policy is installed. Source: go-selinux,
     `GetEnabled`; SELinux initial SIDs.
     """
-    return _SELINUX.exists() and _text(_LABEL).rstrip("\0\n") != _NO_POLICY
+    return (root / _SELINUX).exists() and _text(root / _LABEL).rstrip("\0\n") != _NO_POLICY
 
 
 def parse_meminfo(text: str) -> dict[str, int]:
@@ -209,18 +212,24 @@ def has_swap_accounting(cgroups: Cgroups) -> bool:
     return memory is not None and (memory / _V1_SWAP).exists()
 
 
-def _system() -> System:
+def _release() -> Mapping[str, str]:
     try:
-        release = platform.freedesktop_os_release()
+        return platform.freedesktop_os_release()
     except OSError:
+        return {}
+
+
+def system_of(release: Mapping[str, str]) -> System:
+    """Return the operating system that an os-release describes; an empty one if it has none."""
+    if not release:
         return System(platform.system())
     identifiers = frozenset({release["ID"], *release.get("ID_LIKE", "").split()})
     return System(release.get("PRETTY_NAME", release["NAME"]), identifiers)
 
 
-def _huge_pages() -> dict[str, int]:
+def _huge_pages(pages: Path) -> dict[str, int]:
     amounts: dict[str, int] = {}
-    for directory in _HUGE_PAGES.glob("hugepages-*kB") if _HUGE_PAGES.is_dir() else ():
+    for directory in pages.glob("hugepages-*kB") if pages.is_dir() else ():
         kilobytes = int(directory.name.removeprefix("hugepages-").removesuffix("kB"))
         count = int(_first_line(directory / "nr_hugepages") or 0)
         amounts[f"hugepages-{_binary(kilobytes)}"] = count * kilobytes * 1024

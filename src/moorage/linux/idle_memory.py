@@ -28,7 +28,7 @@ Source: proc(5); the kernel's smaps_pte_entry."""
 log = Log(__name__)
 
 
-def give_back() -> None:
+def give_back(smaps: Path = _SMAPS) -> None:
     """Give back what is not used now. Blocks for some milliseconds. Does not raise.
 
     Where the kernel does not show or give back mappings, they stay.
@@ -36,7 +36,7 @@ def give_back() -> None:
     gc.collect()
     malloc_trim()
     try:
-        for start, length in program_mappings(_SMAPS.read_text()):
+        for start, length in program_mappings(smaps.read_text()):
             dont_need(start, length)
     except OSError as error:
         log.debug("pages of programs stay in memory", reason=error)

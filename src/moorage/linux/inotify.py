@@ -33,6 +33,8 @@ _MOVED = _MOVED_FROM | _MOVED_TO
 
 ENTRIES = _ATTRIB | _CLOSE_WRITE | _MOVED | _CREATE | _DELETE | _DELETE_SELF | _MOVE_SELF
 """Complete entries: a file counts when its writer has closed it."""
+CREATIONS = _CREATE
+"""New entries at once, a file before it is written."""
 WRITES = _MODIFY | _MOVED | _CREATE | _DELETE
 """Each write to a file, and entries that come and go."""
 
@@ -73,6 +75,10 @@ class Inotify:
 
     def close(self) -> None:
         os.close(self._descriptor)
+
+    def fileno(self) -> int:
+        """Return the descriptor, which is readable when there are changes."""
+        return self._descriptor
 
     @property
     def directories(self) -> frozenset[Path]:

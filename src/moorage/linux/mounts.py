@@ -9,7 +9,7 @@ import errno
 import os
 import re
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -116,17 +116,23 @@ def _parse(line: str) -> Mount | None:
 # Source: mount(2), MS_BIND and MS_REMOUNT; proc(5), /proc/pid/fdinfo.
 
 
-def bind(source: Path, target: Path, *, is_read_only: bool = False) -> None:
+def bind(
+    source: Path,
+    target: Path,
+    *,
+    is_read_only: bool = False,
+    mount: Callable[..., None] = libc.mount,
+) -> None:
     """Bind mount `source` on `target`, without the mounts below it. Raises OSError; nothing stays
     mounted then.
     """
-    libc.mount(source, target, flags=libc.MS_BIND)
+    mount(source, target, flags=libc.MS_BIND)
     try:
-        libc.mount(None, target, flags=libc.MS_PRIVATE)
+        mount(None, target, flags=libc.MS_PRIVATE)
         if is_read_only:
             # The kernel accepts the read-only flag of a bind mount only on a remount.
             flags = libc.MS_REMOUNT | libc.MS_BIND | libc.MS_RDONLY
-            libc.mount(None, target, flags=flags)
+            mount(None, target, flags=flags)
     except BaseException:
         unmount(target)
         raise

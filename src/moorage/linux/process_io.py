@@ -7,13 +7,13 @@ from pathlib import Path
 _WRITTEN = "wchar:"
 
 
-def written_bytes(pid: int) -> int | None:
+def written_bytes(pid: int, proc: Path = Path("/proc")) -> int | None:
     """Return how many bytes a process has passed to write(2) and similar calls.
 
     None when the kernel does not count them. Raises OSError when the process has exited, or belongs
     to another user.
     """
-    for line in Path(f"/proc/{pid}/io").read_text().splitlines():
+    for line in (proc / str(pid) / "io").read_text().splitlines():
         if line.startswith(_WRITTEN):
             return int(line.removeprefix(_WRITTEN))
     return None

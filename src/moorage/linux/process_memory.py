@@ -15,10 +15,10 @@ LOWEST_OOM_SCORE = -1000
 _OWN_SCORE = Path("/proc/self/oom_score_adj")
 
 
-def own_oom_score() -> str:
+def own_oom_score(file: Path = _OWN_SCORE) -> str:
     """Return this process's oom_score_adj, "" if it cannot be read."""
     try:
-        return _OWN_SCORE.read_text().strip()
+        return file.read_text().strip()
     except OSError:
         return ""
 

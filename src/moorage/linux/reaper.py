@@ -23,10 +23,13 @@ _MOST_RECORDS = 4096
 
 
 class Reaper:
-    """The subreaper, one for each process. `async with` is its lifetime."""
+    """The subreaper, one for each process. `async with` is its lifetime.
 
-    def __init__(self) -> None:
-        # An orphan may exit before its status is asked for; the oldest are dropped.
+    An orphan may exit before its status is asked for: the `most_records` last ones are kept.
+    """
+
+    def __init__(self, most_records: int = _MOST_RECORDS) -> None:
+        self._most_records = most_records
         self._statuses: OrderedDict[int, int] = OrderedDict()
         self._watched: dict[int, asyncio.Future[int]] = {}
 
@@ -79,7 +82,7 @@ class Reaper:
                 future.set_result(code)
             return
         self._statuses[pid] = code
-        if len(self._statuses) > _MOST_RECORDS:
+        if len(self._statuses) > self._most_records:
             self._statuses.popitem(last=False)
 
 

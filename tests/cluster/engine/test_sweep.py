@@ -3,29 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-import importlib
 import json
 import os
 import pty
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from moorage.cluster.engine.sweep import (
-    _with_argument_below,
     cgroup_paths,
+    end,
     end_processes,
     remove_cgroups,
     remove_directory,
     remove_mounts,
     task_ids,
+    with_argument_below,
 )
 from moorage.cluster.errors import LeftoverError
 from moorage.cluster.host import Cgroups, Layout
-from moorage.linux.mounts import current_mounts, mount, mounts_below
+from moorage.linux.mounts import current_mounts, mount, mounts_below, unmount
 from moorage.linux.process import descendants, state
 from tests.cluster.engine.engines import engine_paths
 from tests.descriptors import open_descriptors
@@ -146,28 +146,22 @@ async def test_only_this_clusters_processes_are_ended(short_path: Path) -> None:
             process.stdout.close()
 
 
-async def test_containers_end_before_the_monitors_that_reap_them(
-    short_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    killed: list[list[int]] = []
-    paths = engine_paths(short_path)
-
-    def monitors(directory: Path) -> list[int]:
-        assert directory == paths.engine.run
-        return [5, 6]
-
-    async def kill(pids: list[int]) -> None:
-        killed.append(pids)
-
-    module = importlib.import_module("moorage.cluster.engine.sweep")
-    monkeypatch.setattr(module, "_with_argument_below", monitors)
-    monkeypatch.setattr(module, "descendants", lambda pids: [5, 7, 6, 8] if pids == [5, 6] else [])
-    monkeypatch.setattr(module, "_kill", kill)
-    await end_processes(paths)
-    assert killed == [[7, 8], [5, 6]]
+async def test_containers_end_before_the_monitors_that_reap_them(short_path: Path) -> None:
+    # A monitor that saw its container's process end says so, and could not if it went first.
+    ours = engine_paths(short_path)
+    seen = short_path / "seen"
+    script = f"sh -c 'echo started; exec sleep 60'; echo $? > {seen}; exec sleep 60"
+    with subprocess.Popen(  # noqa: ASYNC220
+        ["sh", "-c", script, "monitor", str(ours.engine.bundle("c1"))],
+        stdout=subprocess.PIPE, text=True,
+    ) as monitor:  # fmt: skip
+        assert monitor.stdout is not None
+        assert monitor.stdout.readline() == "started\n"
+        await end_processes(ours)
+    assert seen.exists()
 
 
-async def test_processes_that_do_not_exit_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_processes_that_do_not_exit_are_named() -> None:
     class StuckProcess:
         def __init__(self, pid: int) -> None:
             self.pid = pid
@@ -182,63 +176,34 @@ async def test_processes_that_do_not_exit_are_named(monkeypatch: pytest.MonkeyPa
             steps.append((self.pid, "closed"))
 
     steps: list[tuple[int, int | str]] = []
-    module = importlib.import_module("moorage.cluster.engine.sweep")
-    monkeypatch.setattr(module, "held", lambda pids: [StuckProcess(pid) for pid in pids])
-    monkeypatch.setattr(module, "_END_DEADLINE_S", 0.01)
+    stuck: Any = [StuckProcess(5), StuckProcess(6)]
     with pytest.raises(LeftoverError, match=r"^some of the processes 5, 6 do not exit$"):
-        await module._kill([5, 6])
+        await end(stuck, within_s=0.01)
     assert steps == [(5, 9), (6, 9), (5, "closed"), (6, "closed")]
 
 
-def test_mounts_that_cannot_be_made_private_are_not_unmounted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(_: Path) -> None:
-        raise OSError(22, "Invalid argument")
+@as_root
+def test_each_mount_is_unmounted_although_one_stays(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        mount("none", tmp_path / name, "tmpfs", "size=16k")
 
-    unmounted: list[Path] = []
-    module = importlib.import_module("moorage.cluster.engine.sweep")
-    monkeypatch.setattr(module, "isolate_below", refuse)
-    monkeypatch.setattr(module, "mounts_below", lambda *_: [SimpleNamespace(point=tmp_path)])
-    monkeypatch.setattr(module, "unmount", unmounted.append)
-    with pytest.raises(LeftoverError, match=r"cannot be made private: .*Invalid argument"):
-        remove_mounts(tmp_path)
-    assert unmounted == []
-
-
-def test_each_mount_is_isolated_and_unmounted_although_one_stays(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    steps: list[tuple[str, Path]] = []
-    mounts = [tmp_path / "a", tmp_path / "b"]
-
-    def unmount(point: Path) -> None:
-        steps.append(("unmount", point))
+    def unmount_b(point: Path) -> None:
         if point.name == "a":
             raise OSError(16, "busy")
-        mounts.remove(point)
+        unmount(point)
 
-    module = importlib.import_module("moorage.cluster.engine.sweep")
-    monkeypatch.setattr(module, "isolate_below", lambda path: steps.append(("below", path)))
-    monkeypatch.setattr(module, "isolate", lambda path: steps.append(("isolate", path)))
-    monkeypatch.setattr(
-        module, "mounts_below", lambda *_: [SimpleNamespace(point=path) for path in mounts]
-    )
-    monkeypatch.setattr(module, "unmount", unmount)
     with pytest.raises(LeftoverError, match=f"^{tmp_path}/a cannot be unmounted$"):
-        remove_mounts(tmp_path)
-    assert steps == [
-        ("below", tmp_path),
-        ("isolate", tmp_path / "a"), ("unmount", tmp_path / "a"),
-        ("isolate", tmp_path / "b"), ("unmount", tmp_path / "b"),
-    ]  # fmt: skip
+        remove_mounts(tmp_path, unmount_b)
+    assert [entry.point for entry in mounts_below(tmp_path, current_mounts())] == [tmp_path / "a"]
+    remove_mounts(tmp_path)
 
 
 def test_own_process_and_what_started_it_are_spared(short_path: Path) -> None:
     ours = engine_paths(short_path)
     program = (
-        "import sys, pathlib; from moorage.cluster.engine.sweep import _with_argument_below;"
-        "print(_with_argument_below(pathlib.Path(sys.argv[1])))"
+        "import sys, pathlib; from moorage.cluster.engine.sweep import with_argument_below;"
+        "print(with_argument_below(pathlib.Path(sys.argv[1])))"
     )
     argv = [sys.executable, "-c", program, str(ours.engine.run), str(ours.engine.bundle("c1"))]
     # The shell has the path among its arguments too, and waits.
@@ -266,7 +231,7 @@ def test_process_of_a_terminal_is_spared(short_path: Path) -> None:
             for process in (with_terminal, monitor):
                 assert process.stdout is not None
                 assert process.stdout.readline() == b"ready\n"
-            assert _with_argument_below(ours.engine.run) == [monitor.pid]
+            assert with_argument_below(ours.engine.run) == [monitor.pid]
         finally:
             with_terminal.kill()
             monitor.kill()
@@ -300,9 +265,7 @@ def test_a_directory_behind_a_link_is_freed_too(tmp_path: Path) -> None:
 
 
 @as_root
-def test_behind_a_mount_that_stays_nothing_is_removed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_behind_a_mount_that_stays_nothing_is_removed(tmp_path: Path) -> None:
     directory = tmp_path / "volume"
     directory.mkdir()
     mount("none", directory, "tmpfs", "size=16k")
@@ -311,12 +274,8 @@ def test_behind_a_mount_that_stays_nothing_is_removed(
     def busy(point: Path) -> None:
         raise OSError(16, "Device or resource busy", str(point))
 
-    with monkeypatch.context() as patched:
-        # The package's own `sweep` is a function, so the module is asked for by its name.
-        module = importlib.import_module("moorage.cluster.engine.sweep")
-        patched.setattr(module, "unmount", busy)
-        with pytest.raises(LeftoverError, match="volume cannot be unmounted"):
-            remove_directory(directory)
+    with pytest.raises(LeftoverError, match="volume cannot be unmounted"):
+        remove_directory(directory, busy)
     assert (directory / "precious").exists()
     remove_directory(directory)
 

@@ -8,8 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from moorage.cluster.supervision import heartbeat
-from moorage.cluster.supervision.heartbeat import send_heartbeats
+from moorage.cluster.supervision.heartbeat import send_heartbeats, with_heartbeats
 from moorage.cluster.supervision.readiness import notify_ready
 from moorage.cluster.supervision.supervisor import NOTIFY_VARIABLE, READY_MESSAGE
 
@@ -17,7 +16,6 @@ from moorage.cluster.supervision.supervisor import NOTIFY_VARIABLE, READY_MESSAG
 @pytest.fixture
 def pipe(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
     """The supervisor's end."""
-    monkeypatch.setattr(heartbeat, "_BEAT_S", 0.01)
     read_end, write_end = os.pipe()
     monkeypatch.setenv(NOTIFY_VARIABLE, str(write_end))
     yield read_end
@@ -26,7 +24,7 @@ def pipe(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
 
 async def test_the_first_word_on_the_pipe_is_that_the_part_is_ready(pipe: int) -> None:
     os.set_blocking(pipe, False)
-    beating = asyncio.create_task(send_heartbeats())
+    beating = asyncio.create_task(send_heartbeats(0.01))
     await asyncio.sleep(0.05)
     with pytest.raises(BlockingIOError):
         os.read(pipe, 100)
@@ -45,7 +43,7 @@ async def test_the_first_word_on_the_pipe_is_that_the_part_is_ready(pipe: int) -
 
 @pytest.mark.usefixtures("pipe")
 async def test_a_full_pipe_holds_nothing_up() -> None:
-    beating = asyncio.create_task(send_heartbeats())
+    beating = asyncio.create_task(send_heartbeats(0.01))
     await asyncio.sleep(0)
     descriptor = os.dup(int(os.environ[NOTIFY_VARIABLE]))
     notify_ready()
@@ -59,10 +57,9 @@ async def test_a_full_pipe_holds_nothing_up() -> None:
 
 
 async def test_the_beats_end_with_the_supervisor(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(heartbeat, "_BEAT_S", 0.01)
     read_end, write_end = os.pipe()
     monkeypatch.setenv(NOTIFY_VARIABLE, str(write_end))
-    beating = asyncio.create_task(send_heartbeats())
+    beating = asyncio.create_task(send_heartbeats(0.01))
     await asyncio.sleep(0)
     notify_ready()
     os.close(read_end)
@@ -73,4 +70,26 @@ async def test_the_beats_end_with_the_supervisor(monkeypatch: pytest.MonkeyPatch
 async def test_without_a_supervisor_there_is_nothing_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(NOTIFY_VARIABLE, raising=False)
     async with asyncio.timeout(10):
-        await send_heartbeats()
+        await send_heartbeats(0.01)
+
+
+async def test_a_part_beats_while_it_works_and_not_longer(pipe: int) -> None:
+    os.set_blocking(pipe, False)
+    output = b""
+
+    async def work() -> None:
+        nonlocal output
+        notify_ready()
+        async with asyncio.timeout(10):
+            while output.count(b".") < 2:
+                await asyncio.sleep(0.01)
+                output += os.read(pipe, 100)
+        raise KeyError
+
+    with pytest.raises(KeyError):
+        await with_heartbeats(work(), 0.01)
+    assert output.startswith(READY_MESSAGE)
+    await asyncio.sleep(0)
+    assert os.read(pipe, 100).strip(b".") == b""
+    # Both copies are closed.
+    assert os.read(pipe, 100) == b""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import selectors
 import socket
 import ssl
+import struct
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -18,7 +19,6 @@ import grpc
 import pytest
 
 from moorage.cluster.access.identities import Authority, Subject
-from moorage.cluster.supervision import probes
 from moorage.cluster.supervision.probes import CriProbe, HttpsProbe, MakeProbe
 
 WITHIN_S = 10.0
@@ -51,6 +51,11 @@ class Https:
 
     @contextmanager
     def saying(self, answer: bytes) -> Iterator[MakeProbe]:
+        with self.listening(answer) as port:
+            yield self.probe(port)
+
+    @contextmanager
+    def listening(self, answer: bytes) -> Iterator[int]:
         def serve() -> None:
             try:
                 plain, _ = listener.accept()
@@ -63,7 +68,7 @@ class Https:
         with socket.create_server(("127.0.0.1", 0)) as listener:
             thread = threading.Thread(target=serve)
             thread.start()
-            yield self.probe(listener.getsockname()[1])
+            yield listener.getsockname()[1]
             listener.shutdown(socket.SHUT_RDWR)
             thread.join()
 
@@ -83,7 +88,10 @@ def test_any_answer_but_a_fault_is_one(https: Https, status: int) -> None:
         assert ask(probe)
 
 
-@pytest.mark.parametrize("answer", [b"", b"HTTP/1.1 500 Broken\r\n\r\n", b"HTTP/1.1 ", b"220 smtp"])
+@pytest.mark.parametrize(
+    "answer",
+    [b"", b"HTTP/1.1 500 Broken\r\n\r\n", b"HTTP/1.1 ", b"HTTP/1.1", b"HTTP/2 200", b"220 smtp"],
+)
 def test_invalid_answer_is_an_error(https: Https, answer: bytes) -> None:
     with https.saying(answer) as probe, pytest.raises(ssl.SSLError):
         ask(probe)
@@ -98,10 +106,8 @@ def test_closed_port_is_refused(https: Https) -> None:
 
 def test_a_server_of_another_authority_is_not_the_part(https: Https, tmp_path: Path) -> None:
     stranger = Https(tmp_path / "other")
-    with stranger.saying(b"HTTP/1.1 200 OK\r\n\r\n") as made:
-        assert isinstance(made, HttpsProbe)
-        with pytest.raises(ssl.SSLError):
-            ask(https.probe(made._target[1]))
+    with stranger.listening(b"HTTP/1.1 200 OK\r\n\r\n") as port, pytest.raises(ssl.SSLError):
+        ask(https.probe(port))
 
 
 def test_silent_server_gives_no_answer_within_the_deadline(https: Https) -> None:
@@ -161,39 +167,57 @@ def test_an_engine_that_is_not_there(tmp_path: Path) -> None:
         ask(CriProbe(tmp_path / "s"))
 
 
+@contextmanager
+def answering(path: Path, answer: bytes) -> Iterator[CriProbe]:
+    """An engine that says this to its first caller and closes the connection."""
+
+    def serve() -> None:
+        caller, _ = listener.accept()
+        with caller:
+            caller.recv(4096)
+            caller.sendall(answer)
+
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        listener.listen()
+        thread = threading.Thread(target=serve)
+        thread.start()
+        try:
+            yield CriProbe(path)
+        finally:
+            thread.join()
+
+
+def frame(kind: int, stream: int) -> bytes:
+    return struct.pack(">I", 2)[1:] + struct.pack(">BBI", kind, 0, stream) + b"xy"
+
+
 @pytest.mark.parametrize(
-    ("frames", "answered"),
+    ("frames", "error"),
     [
-        ((), False),
-        (((4, 0),), False),
-        (((1, 1),), True),
-        (((1, 3),), False),
-        (((0, 1),), False),
-        (((4, 0), (6, 0), (1, 1)), True),
+        ((), "closed the connection"),
+        (((4, 0),), "closed the connection"),
+        (((1, 1),), None),
+        (((1, 3),), "closed the connection"),
+        (((0, 1),), "closed the connection"),
+        (((4, 0), (6, 0), (1, 1)), None),
+        (((4, 0), (7, 0)), "the engine refuses calls"),
     ],
 )
-def test_which_frames_are_an_answer(frames: tuple[tuple[int, int], ...], answered: bool) -> None:
-    received = b"".join(probes._frame(kind, 0, stream, b"xy") for kind, stream in frames)
-    assert probes._has_answer(received) == answered
+@pytest.mark.parametrize("is_whole", [True, False])
+def test_which_frames_are_an_answer(
+    tmp_path_factory: pytest.TempPathFactory,
+    frames: tuple[tuple[int, int], ...],
+    error: str | None,
+    is_whole: bool,
+) -> None:
+    received = b"".join(frame(kind, stream) for kind, stream in frames)
     # A frame that is not whole says nothing yet, but for its head.
-    assert not probes._has_answer(received[:8])
-
-
-def test_an_engine_that_refuses_calls() -> None:
-    with pytest.raises(ConnectionResetError, match="the engine refuses calls"):
-        probes._has_answer(probes._frame(4, 0, 0, b"") + probes._frame(7, 0, 0, b""))
-
-
-@pytest.mark.parametrize(
-    ("answer", "is_right"),
-    [
-        (b"HTTP/1.1 200 OK", True), (b"HTTP/1.0 404 No", True), (b"HTTP/1.1 503 No", False),
-        (b"HTTP/2 200", False), (b"", False), (b"HTTP/1.1", False), (b"HTTP/1.1 ", False),
-    ],
-)  # fmt: skip
-def test_which_status_is_an_answer(answer: bytes, is_right: bool) -> None:
-    if is_right:
-        probes._check_status(answer, OSError)
-    else:
-        with pytest.raises(OSError, match="answered"):
-            probes._check_status(answer, OSError)
+    if not is_whole:
+        received, error = received[:8], "closed the connection"
+    with answering(tmp_path_factory.mktemp("s") / "s", received) as probe:
+        if error is None:
+            assert ask(probe)
+        else:
+            with pytest.raises(ConnectionResetError, match=error):
+                ask(probe)

@@ -33,6 +33,7 @@ async def follow_handlers(
     cri: CriClient,
     events: NodeEvents,
     note: Callable[[engine_pb.Handlers], Awaitable[None]],
+    retry_s: float = _RETRY_S,
 ) -> None:
     """Pass on the handlers of our own engine each time they change, and record events.
 
@@ -51,7 +52,7 @@ async def follow_handlers(
             if error.is_unimplemented:
                 return
             log.debug("watch of the engine's handlers broke", reason=error.sentence)
-        await asyncio.sleep(_RETRY_S)
+        await asyncio.sleep(retry_s)
 
 
 async def read_handlers(

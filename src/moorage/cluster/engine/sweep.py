@@ -12,7 +12,7 @@ import asyncio
 import json
 import os
 import signal
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path, PurePosixPath
 
 from moorage.api.logs import Log
@@ -20,7 +20,15 @@ from moorage.cluster.engine.paths import ClusterEnginePaths
 from moorage.cluster.errors import LeftoverError
 from moorage.cluster.host import Cgroups
 from moorage.linux.mounts import current_mounts, isolate, isolate_below, mounts_below, unmount
-from moorage.linux.process import all_pids, arguments, descendants, has_terminal, held, parent
+from moorage.linux.process import (
+    Process,
+    all_pids,
+    arguments,
+    descendants,
+    has_terminal,
+    held,
+    parent,
+)
 from moorage.linux.trees import remove_directories, remove_tree
 
 _END_DEADLINE_S = 10.0
@@ -33,18 +41,18 @@ async def end_processes(paths: ClusterEnginePaths) -> None:
 
     Raises LeftoverError if a process does not end within 10 s.
     """
-    monitors = _with_argument_below(paths.engine.run)
+    monitors = with_argument_below(paths.engine.run)
     # In this order, since a monitor reaps its container's processes at once; init may be slow.
-    await _kill([pid for pid in descendants(monitors) if pid not in monitors])
-    await _kill(monitors)
+    await end(held([pid for pid in descendants(monitors) if pid not in monitors]))
+    await end(held(monitors))
 
 
-async def _kill(pids: Collection[int]) -> None:
-    processes = held(pids)
+async def end(processes: Collection[Process], within_s: float = _END_DEADLINE_S) -> None:
+    """Kill processes, wait for their end and close them. Raises LeftoverError."""
     try:
         for process in processes:
             process.send(signal.SIGKILL)
-        async with asyncio.timeout(_END_DEADLINE_S):
+        async with asyncio.timeout(within_s):
             for process in processes:
                 await process.ended()
     except TimeoutError:
@@ -91,8 +99,11 @@ def remove_cgroups(cgroup_paths: Iterable[str], cgroups: Cgroups) -> None:
             _remove_branch(hierarchy / path.lstrip("/"), hierarchy)
 
 
-def remove_mounts(directory: Path) -> None:
-    """Unmount everything at a directory and below it. Raises LeftoverError if a mount stays."""
+def remove_mounts(directory: Path, take: Callable[[Path], None] = unmount) -> None:
+    """Unmount everything at a directory and below it with `take`.
+
+    Raises LeftoverError if a mount stays.
+    """
     place = directory.resolve()
     try:
         isolate_below(place)
@@ -102,7 +113,7 @@ def remove_mounts(directory: Path) -> None:
     for mount in mounts_below(place, current_mounts()):
         try:
             isolate(mount.point)
-            unmount(mount.point)
+            take(mount.point)
         except OSError as error:
             log.warning("mount cannot be removed", mount=mount.point, reason=error.strerror)
     left = mounts_below(place, current_mounts())
@@ -110,16 +121,16 @@ def remove_mounts(directory: Path) -> None:
         raise LeftoverError(f"{', '.join(str(entry.point) for entry in left)} cannot be unmounted")
 
 
-def remove_directory(directory: Path) -> None:
+def remove_directory(directory: Path, take: Callable[[Path], None] = unmount) -> None:
     """Unmount everything at and below a directory, then remove it.
 
     Raises LeftoverError if a mount stays, and removes nothing then: its content may not be ours.
     """
-    remove_mounts(directory)
+    remove_mounts(directory, take)
     remove_tree(directory)
 
 
-def _with_argument_below(directory: Path) -> list[int]:
+def with_argument_below(directory: Path) -> list[int]:
     """Return the processes with an argument or option value that is a path below a directory.
 
     Excludes a command line that only contains such a path, as `sh -c` does, this process and its

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec import structs
 
@@ -28,6 +29,9 @@ from moorage.linux.descriptors import raise_descriptor_limit
 from moorage.linux.trust import make_private
 from moorage.wire.engine_ports import engine_listeners, engine_process
 
+if TYPE_CHECKING:
+    from moorage.cluster.network import PodNetwork
+
 _RUNTIME_PLUGINS = frozenset(
     plugin.name
     for plugin in (RuntimePolicyAdmission, RuntimePolicyWrites, RuntimeClassQuotaAdmission)
@@ -39,10 +43,18 @@ _POLL_S = 10.0
 async def run(layout: Layout, settings: Settings) -> None:
     """Run the API server until cancelled. Raises OSError if its port is in use, PolicyError."""
     raise_descriptor_limit()
+    make_private(layout.database.parent)
+    options, api_options = options_of(layout, settings)
+    async with _protected_ports(layout, settings), ApiServer(options, api_options) as server:
+        notify_ready()
+        await server.run()
+
+
+def options_of(layout: Layout, settings: Settings) -> tuple[ServerOptions, ApiOptions]:
+    """Return the options of a cluster's API server. Raises PolicyError, ConfigurationError."""
     credentials = Credentials(layout)
     own, authority = credentials.api_server, credentials.authority.certificate
     node_client, front_proxy = credentials.node_client, credentials.front_proxy
-    make_private(layout.database.parent)
     options = ServerOptions(
         database=layout.database,
         mark=layout.store_mark,
@@ -76,9 +88,7 @@ async def run(layout: Layout, settings: Settings) -> None:
         admission=_admission(settings),
         lacks_network=settings.has_node,
     )
-    async with _protected_ports(layout, settings), ApiServer(options, api_options) as server:
-        notify_ready()
-        await server.run()
+    return options, api_options
 
 
 def _admission(settings: Settings) -> AdmissionOptions:
@@ -111,10 +121,9 @@ async def _protected_ports(layout: Layout, settings: Settings) -> AsyncIterator[
     host = await gather(layout.root)
 
     async def guard() -> None:
-        listeners = (*settings.listeners, *_engine_listeners(settings))
-        services = network.services if settings.has_node else None
         bridges = pod_bridges() if settings.has_node else ()
-        await protect(replace(network, listeners=listeners, services=services), host, bridges)
+        guarded = without_own_engine(network, settings, _engine_listeners(settings))
+        await protect(guarded, host, bridges)
 
     await guard()
     following = asyncio.ensure_future(_follow_engine(settings, guard))
@@ -124,6 +133,14 @@ async def _protected_ports(layout: Layout, settings: Settings) -> AsyncIterator[
         following.cancel()
         await asyncio.gather(following, return_exceptions=True)
         await unprotect(network, host)
+
+
+def without_own_engine(
+    network: PodNetwork, settings: Settings, engine: Iterable[Listener]
+) -> PodNetwork:
+    """Return the network that the API server protects: only a node has services to refuse."""
+    services = network.services if settings.has_node else None
+    return replace(network, listeners=(*settings.listeners, *engine), services=services)
 
 
 async def _follow_engine(settings: Settings, guard: Callable[[], Awaitable[None]]) -> None:

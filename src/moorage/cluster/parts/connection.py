@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from moorage.api.errors import StatusError
@@ -18,12 +18,18 @@ _RETRY_S = 0.02
 
 @asynccontextmanager
 async def connected(
-    settings: Settings, credentials: Credentials, identity: Pair, user_agent: str
+    settings: Settings,
+    credentials: Credentials,
+    identity: Pair,
+    user_agent: str,
+    *,
+    first_answer_s: float = _FIRST_ANSWER_S,
+    client_of: Callable[..., Client] = Client,
 ) -> AsyncIterator[Client]:
     """Yield a client of the cluster's API server once the server is ready.
 
     Parts start together, so the first connections are usually refused; nothing announces a port.
-    Raises UnreachableError when the server is not ready after a minute.
+    Raises UnreachableError when the server is not ready after `first_answer_s`.
     """
     config = ClientConfig(
         server=settings.server,
@@ -31,9 +37,9 @@ async def connected(
         certificate=identity.certificate.read_bytes(),
         key=identity.key.read_bytes(),
     )
-    async with Client(config, user_agent=user_agent) as client:
+    async with client_of(config, user_agent=user_agent) as client:
         try:
-            async with asyncio.timeout(_FIRST_ANSWER_S):
+            async with asyncio.timeout(first_answer_s):
                 await _until_ready(client)
         except TimeoutError as error:
             raise UnreachableError(f"{settings.server} is not ready") from error

@@ -59,21 +59,21 @@ async def run(layout: Layout, settings: Settings) -> None:
             options = _controller_options(credentials, settings)
             tasks.create_task(run_alone(client, admin, options, SystemClock()))
         if settings.has_runtimes and (CONTROLLERS in clients or settings.has_provisioner_alone):
-            await _wait_own_kinds(admin)
+            await wait_own_kinds(admin)
         notify_ready()
 
 
-async def _wait_own_kinds(client: Client) -> None:
+async def wait_own_kinds(client: Client, within_s: float = _OWN_KINDS_S) -> None:
     """Wait until the API server serves the kinds of our own group, which the controllers install.
 
     So that a caller that waits for the cluster finds them. If they cannot be installed, returns
     after a while all the same: the installation is tried again.
     """
     try:
-        async with asyncio.timeout(_OWN_KINDS_S):
+        async with asyncio.timeout(within_s):
             await wait_installed(client, SystemClock())
     except TimeoutError:
-        log.warning("the kinds of our own group are not served yet", after_s=_OWN_KINDS_S)
+        log.warning("the kinds of our own group are not served yet", after_s=within_s)
 
 
 def _controller_options(credentials: Credentials, settings: Settings) -> ControllerOptions:

@@ -15,7 +15,8 @@ from moorage.cluster.layout import Layout
 from moorage.cluster.network import set_up
 from moorage.cluster.settings import Settings
 from moorage.cluster.supervision.readiness import notify_ready
-from moorage.engine.engine import Engine, running
+from moorage.engine.engine import running
+from moorage.engine.images.store import ImageStore
 from moorage.linux.trust import PASSABLE, make_private
 
 log = Log(__name__)
@@ -27,7 +28,7 @@ async def run(layout: Layout, settings: Settings) -> None:
     Raises NoEngineError, NetworkError if the host lacks something that the engine needs.
     """
     host = await prepare_host(layout.root)
-    plan = _with_stream_port(plan_engine(layout, settings, host))
+    plan = with_stream_port(plan_engine(layout, settings, host))
     network = await set_up(plan.network, host, plan.paths.cni)
     if network.complaint:
         log.warning("pods cannot reach external networks", reason=network.complaint)
@@ -36,13 +37,13 @@ async def run(layout: Layout, settings: Settings) -> None:
     make_private(plan.paths.leases)
     async with running(plan.options) as engine:
         # Before it serves, so that no pod requests an image that is not loaded yet.
-        await _bring_images(plan, engine)
+        await bring_images(plan, engine.images)
         async with engine.serving():
             notify_ready()
             await asyncio.get_running_loop().create_future()
 
 
-def _with_stream_port(plan: EnginePlan) -> EnginePlan:
+def with_stream_port(plan: EnginePlan) -> EnginePlan:
     """Choose the port of the engine's streams before the network's rules are made.
 
     No pod may have it as a host port: the API server's exec and port-forward connect to it. If
@@ -60,7 +61,8 @@ def _with_stream_port(plan: EnginePlan) -> EnginePlan:
     )
 
 
-async def _bring_images(plan: EnginePlan, engine: Engine) -> None:
+async def bring_images(plan: EnginePlan, store: ImageStore) -> None:
+    """Load the images that are built from programs of this host."""
     tools = plan.host.tools
     paths = {name: tools[name].path for name in ("busybox", "catatonit") if name in tools}
     try:
@@ -70,4 +72,4 @@ async def _bring_images(plan: EnginePlan, engine: Engine) -> None:
         return
     # An engine of our own needs no image to hold a pod's namespaces.
     own_images = [image for image in images if image.name != PAUSE]
-    await import_images(own_images, engine.images, plan.options.paths.run / "images.tar")
+    await import_images(own_images, store, plan.options.paths.run / "images.tar")

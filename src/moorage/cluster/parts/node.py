@@ -38,7 +38,7 @@ from moorage.node.options import NodeOptions, ServerOptions
 from moorage.runtimes.custom_resources import install_definitions
 from moorage.runtimes.installing.following import InstallationFollower
 from moorage.runtimes.probing.default_classes import create_classes
-from moorage.runtimes.probing.evidence import same_handlers
+from moorage.runtimes.probing.evidence import HandlerState, same_handlers
 from moorage.runtimes.probing.host import read_host as read_host_facts
 from moorage.wire.client.informer import Informer
 from moorage.wire.client.queue import wait_until
@@ -68,7 +68,7 @@ async def run(layout: Layout, settings: Settings) -> None:
         cri = await stack.enter_async_context(CriClient(endpoint))
         changed = asyncio.Event()
         if not settings.cri:
-            await _await_engine(engine_paths(layout, settings).socket)
+            await await_engine(engine_paths(layout, settings).socket)
         client = await stack.enter_async_context(
             connected(settings, credentials, credentials.node, "moorage-node")
         )
@@ -109,7 +109,7 @@ async def run(layout: Layout, settings: Settings) -> None:
         await run_node(
             client,
             cri,
-            _options(layout, settings, credentials, host),
+            options_of(layout, settings, credentials, host),
             machine=machine,
             read_handlers=found.read if settings.has_runtimes else partial(read_handlers, cri),
             engine_changed=changed,
@@ -174,9 +174,10 @@ def _record(path: Path, identity: str) -> None:
     write_durably(path, f"{identity}\n".encode())
 
 
-def _options(
+def options_of(
     layout: Layout, settings: Settings, credentials: Credentials, host: Host
 ) -> NodeOptions:
+    """Return the options of a cluster's node agent. Raises ConfigurationError."""
     server, configuration = credentials.node_server, _configuration(settings)
     return NodeOptions(
         name=settings.node_name,
@@ -227,14 +228,14 @@ def _engine_listeners(settings: Settings) -> tuple[Listener, ...]:
     return engine_listeners(engine_process(settings.cri), ("127.0.0.1", settings.node_ip))
 
 
-async def _await_engine(socket_path: Path) -> None:
-    """Wait until our own engine accepts connections, for a few seconds at most.
+async def await_engine(socket_path: Path, within_s: float = _ENGINE_PATIENCE_S) -> None:
+    """Wait until our own engine accepts connections, for `within_s` at most.
 
     Both start together, and nothing announces a socket; the socket of a killed engine exists but
     accepts none. After the deadline the node agent starts and reports that it has no engine.
     """
     try:
-        async with asyncio.timeout(_ENGINE_PATIENCE_S):
+        async with asyncio.timeout(within_s):
             while True:
                 if _accepts_connections(socket_path):
                     return
@@ -263,10 +264,10 @@ async def _announce(
     try:
         async with asyncio.timeout(_PROBE_PATIENCE_S):
             await found.discovery.wait_settled()
-            await _wait_profiled(client, settings.node_name, _working(found).keys())
+            await _wait_profiled(client, settings.node_name, working(found.discovery.states).keys())
     except TimeoutError:
         log.warning("not all handlers are probed and reported yet; the others are later")
-    await _prepare_api(settings, credentials, _with_class(found))
+    await _prepare_api(settings, credentials, with_class(found.discovery.states))
     notify_ready()
 
 
@@ -304,19 +305,19 @@ async def _wait_profiled(client: Client, node: str, handlers: Collection[str]) -
     )
 
 
-def _working(found: NodeDiscovery) -> dict[str, str]:
+def working(states: Mapping[str, HandlerState]) -> dict[str, str]:
     """Return the handlers that work, with their isolation level as far as it is known."""
     return {
         name: state.probed.isolation if state.probed else ""
-        for name, state in found.discovery.states.items()
+        for name, state in states.items()
         if state.is_working
     }
 
 
-def _with_class(found: NodeDiscovery) -> dict[str, str]:
+def with_class(states: Mapping[str, HandlerState]) -> dict[str, str]:
     """Return the handlers that work but those that are another one under a second name."""
-    same = same_handlers(found.discovery.states)
-    return {name: level for name, level in _working(found).items() if name not in same}
+    same = same_handlers(states)
+    return {name: level for name, level in working(states).items() if name not in same}
 
 
 async def _prepare_api(
@@ -325,14 +326,19 @@ async def _prepare_api(
     """Create the classes with the administrator's certificate: a node may not."""
     try:
         async with connected(settings, credentials, credentials.admin, "moorage-classes") as admin:
-            if settings.is_enabled("RuntimeClass") and settings.default_classes:
-                await create_classes(admin, handlers)
-            await create_storage_class(admin)
-            if CONTROLLERS in settings.without:
-                await install_definitions(admin)
+            await prepare_api(admin, settings, handlers)
     except (StatusError, UnreachableError) as error:
         # The cluster is usable without them, and the next start retries.
         log.warning("default classes cannot be created", reason=error)
+
+
+async def prepare_api(admin: Client, settings: Settings, handlers: Mapping[str, str]) -> None:
+    """Create classes of handlers and of storage. Raises StatusError, UnreachableError."""
+    if settings.is_enabled("RuntimeClass") and settings.default_classes:
+        await create_classes(admin, handlers)
+    await create_storage_class(admin)
+    if CONTROLLERS in settings.without:
+        await install_definitions(admin)
 
 
 async def install_package(data_dir: Path, name: str) -> None:

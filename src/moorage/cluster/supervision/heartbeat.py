@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Coroutine
+from typing import Any
 
 from moorage.cluster.supervision.supervisor import NOTIFY_VARIABLE
 
@@ -11,8 +13,19 @@ _BEAT_S = 2.0
 _BEAT = b"."
 
 
-async def send_heartbeats() -> None:
-    """Write a beat to the supervisor's pipe every 2 s until cancelled, once the part is ready.
+async def with_heartbeats(work: Coroutine[Any, Any, None], beat_s: float = _BEAT_S) -> None:
+    """Run the work, and send heartbeats to the supervisor meanwhile."""
+    beats = asyncio.ensure_future(send_heartbeats(beat_s))
+    # Lets it copy the pipe's descriptor before the work can report readiness.
+    await asyncio.sleep(0)
+    try:
+        await work
+    finally:
+        beats.cancel()
+
+
+async def send_heartbeats(beat_s: float = _BEAT_S) -> None:
+    """Write a beat to the supervisor's pipe every `beat_s` until cancelled, once the part is ready.
 
     Call it before `notify_ready`, which closes the descriptor that this function copies; the first
     message on the pipe is that of `notify_ready`. Returns without a supervisor, or when it exits.
@@ -26,7 +39,7 @@ async def send_heartbeats() -> None:
         while True:
             if NOTIFY_VARIABLE not in os.environ and not _is_written(own):
                 return
-            await asyncio.sleep(_BEAT_S)
+            await asyncio.sleep(beat_s)
     finally:
         os.close(own)
 

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import TextIO
 
 from moorage.cluster.errors import ClusterError
-from moorage.cluster.launching import launch
+from moorage.cluster.launching import Launcher, launch
 from moorage.cluster.layout import Layout
 from moorage.cluster.supervision.probes import AttendedClock, Liveness, MakeProbe, Patience, Probe
 from moorage.linux.atomic_file import replace_file
@@ -165,7 +165,11 @@ class _Child:
 
 
 class Supervisor:
-    """Runs parts until it is stopped. `report` receives a sentence for each change of a part."""
+    """Runs parts until it is stopped. `report` receives a sentence for each change of a part.
+
+    Time passes in `selector.select`, as `clock` shows it in seconds. `start` makes a part's
+    process.
+    """
 
     def __init__(
         self,
@@ -173,15 +177,21 @@ class Supervisor:
         parts: Sequence[Part],
         report: Report,
         patience: Patience | None = None,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        selector: selectors.BaseSelector | None = None,
+        start: Launcher = launch,
     ) -> None:
         self._layout = layout
         self._children = [_Child(part) for part in parts]
         self._report = report
-        self._selector = selectors.DefaultSelector()
+        self._monotonic = clock
+        self._selector = selector or selectors.DefaultSelector()
+        self._launch = start
         self._is_stopping = False
         self._stop_signal = 0
         self._patience = patience or Patience()
-        self._began = time.monotonic()
+        self._began = self._monotonic()
         # The loop wakes at least that often while any part runs.
         self._clock = AttendedClock(self._began, 2 * self._patience.period_s)
         self._was_complete = False
@@ -211,6 +221,9 @@ class Supervisor:
         finally:
             self._stop_all()
             signal.set_wakeup_fd(-1)
+            self._selector.unregister(wake_read)
+            for end in (wake_read, wake_write):
+                os.close(end)
             for number, handler in previous.items():
                 signal.signal(number, handler)
             self._layout.state.unlink(missing_ok=True)
@@ -224,7 +237,7 @@ class Supervisor:
         self._is_stopping = True
 
     def _start_due(self) -> None:
-        now = time.monotonic()
+        now = self._monotonic()
         for child in self._children:
             if child.process is None and child.start_at <= now:
                 self._start(child)
@@ -239,7 +252,7 @@ class Supervisor:
             # A part that ends before it can log leaves a traceback each time.
             rotate_if_full(path)
             with open(path, "ab") as log:
-                child.process = launch(
+                child.process = self._launch(
                     part.argv,
                     output=log,
                     errors=log,
@@ -255,7 +268,7 @@ class Supervisor:
             os.close(write_end)
         os.set_blocking(read_end, False)
         child.pipe = read_end
-        child.started = time.monotonic()
+        child.started = self._monotonic()
         child.is_ready = not part.notifies
         child.start_s = child.start_s or self._patience.start_s
         child.ready_by = self._clock.tick(child.started) + child.start_s
@@ -273,7 +286,7 @@ class Supervisor:
 
     def _timeout(self) -> float | None:
         """Return the time until the next deadline, None without one."""
-        now, attended = time.monotonic(), self._clock.seconds
+        now, attended = self._monotonic(), self._clock.seconds
         waits = [child.start_at - now for child in self._children if child.process is None]
         for child in self._children:
             if child.probing is not None:
@@ -292,23 +305,23 @@ class Supervisor:
         child.has_beaten = True
         if READY_MESSAGE in message and not child.is_ready:
             child.is_ready = True
-            child.ready_after_s = time.monotonic() - child.started
+            child.ready_after_s = self._monotonic() - child.started
             child.start_s = 0.0
             self._expect_answers(child)
             # Before the report, whose reader may read the state at once.
             self._save_state()
-            self._report(f"{child.part.label} ready ({time.monotonic() - self._began:.2f} s)")
+            self._report(f"{child.part.label} ready ({self._monotonic() - self._began:.2f} s)")
             self._report_complete()
 
     def _expect_answers(self, child: _Child) -> None:
         if child.part.beats or child.part.probe is not None:
-            now = self._clock.tick(time.monotonic())
+            now = self._clock.tick(self._monotonic())
             child.liveness = Liveness(self._patience, now)
             child.probe_at = now + self._patience.period_s
 
     def _probe_due(self) -> None:
         """Probe the parts that are due, and give up on probes and starts that are overdue."""
-        now = self._clock.tick(time.monotonic())
+        now = self._clock.tick(self._monotonic())
         for child in self._children:
             if child.is_starting:
                 self._judge_start(child, now)
@@ -393,7 +406,7 @@ class Supervisor:
             if child.process is None or child.process.poll() is None:
                 continue
             status = child.process.returncode
-            lived_s = time.monotonic() - child.started
+            lived_s = self._monotonic() - child.started
             child.process = None
             child.is_ready = False
             child.liveness = None
@@ -413,7 +426,7 @@ class Supervisor:
             if lived_s >= _STEADY_S
             else min(max(_FIRST_RESTART_S, child.backoff_s * 2), child.part.longest_restart_s)
         )
-        child.start_at = time.monotonic() + child.backoff_s
+        child.start_at = self._monotonic() + child.backoff_s
         child.restarts += 1
         child.last_end = f"killed: {child.killed_for}" if child.killed_for else how
         self._report(
@@ -472,7 +485,7 @@ def _ending(status: int) -> str:
     return f"signal {signal.Signals(-status).name}"
 
 
-def hold_lock(layout: Layout) -> TextIO:
+def hold_lock(layout: Layout, lockf: Callable[[TextIO, int], object] = fcntl.lockf) -> TextIO:
     """Lock the data directory for this process; closing the returned file releases it.
 
     Raises AlreadyRunningError while another supervisor holds it.
@@ -480,7 +493,7 @@ def hold_lock(layout: Layout) -> TextIO:
     make_private(layout.root)
     lock = open(layout.lock, "a+")  # noqa: SIM115 - held for the life of the process
     try:
-        fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
         lock.close()
         if error.errno in (errno.EACCES, errno.EAGAIN):
