@@ -26,10 +26,9 @@ import asyncio, moorage.cluster.supervision.heartbeat as b
 import moorage.cluster.supervision.readiness as n
 import moorage.linux.own_process as d, time, signal
 d.die_with_parent()
-b._BEAT_S = 0.02
 async def main():
     asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, time.sleep, 600)
-    beats = asyncio.ensure_future(b.send_heartbeats())
+    beats = asyncio.ensure_future(b.send_heartbeats(0.02))
     await asyncio.sleep(0)
     n.notify_ready()
     await beats
