@@ -199,6 +199,21 @@ def test_each_mount_is_unmounted_although_one_stays(tmp_path: Path) -> None:
     remove_mounts(tmp_path)
 
 
+@as_root
+def test_mounts_that_cannot_be_made_private_are_not_unmounted(tmp_path: Path) -> None:
+    mount("none", tmp_path, "tmpfs", "size=16k")
+    taken: list[Path] = []
+
+    def refused(_directory: Path) -> None:
+        raise OSError(1, "Operation not permitted")
+
+    with pytest.raises(LeftoverError, match="cannot be made private"):
+        remove_mounts(tmp_path, taken.append, refused)
+    assert taken == []
+    remove_mounts(tmp_path)
+    assert mounts_below(tmp_path, current_mounts()) == []
+
+
 def test_own_process_and_what_started_it_are_spared(short_path: Path) -> None:
     ours = engine_paths(short_path)
     program = (

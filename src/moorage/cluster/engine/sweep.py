@@ -99,14 +99,18 @@ def remove_cgroups(cgroup_paths: Iterable[str], cgroups: Cgroups) -> None:
             _remove_branch(hierarchy / path.lstrip("/"), hierarchy)
 
 
-def remove_mounts(directory: Path, take: Callable[[Path], None] = unmount) -> None:
+def remove_mounts(
+    directory: Path,
+    take: Callable[[Path], None] = unmount,
+    make_private: Callable[[Path], None] = isolate_below,
+) -> None:
     """Unmount everything at a directory and below it with `take`.
 
-    Raises LeftoverError if a mount stays.
+    Raises LeftoverError if a mount stays, or if those below the directory cannot be made private.
     """
     place = directory.resolve()
     try:
-        isolate_below(place)
+        make_private(place)
     except OSError as error:
         # Unmounting would reach the host's own mounts.
         raise LeftoverError(f"the mounts below {place} cannot be made private: {error}") from error
