@@ -16,7 +16,8 @@ import grpc
 import pytest
 from grpc import aio
 
-from moorage.wire.cri import CriClient, CriError, UnusableEngineError, engine_probe, pb, probe
+from moorage.wire.cri import UnusableEngineError, pb, probe
+from moorage.wire.cri.engine_probe import Probed
 from tests.fake_crio import Behaviour, FakeCrio, serving
 
 
@@ -71,9 +72,10 @@ def test_a_socket_that_may_not_be_opened(tmp_path: Path) -> None:
             server.listen()
             (place / "crio.sock").chmod(0o600)
             script = (
-                "import os; from moorage.wire.cri.engine_probe import _check_socket; "
+                "import asyncio, concurrent.futures.thread, os; "
+                "from moorage.wire.cri import probe; "
                 "os.setgroups([]); os.setuid(65534); "
-                f"_check_socket('unix://{place}/crio.sock')"
+                f"asyncio.run(probe('unix://{place}/crio.sock'))"
             )
             done = subprocess.run(
                 [sys.executable, "-c", script], capture_output=True, text=True, check=False
@@ -95,14 +97,13 @@ async def test_server_of_another_protocol_is_an_error(tmp_path: Path) -> None:
             await probe(f"unix://{path}")
 
 
-async def test_a_server_that_never_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine_probe, "_TIMEOUT_S", 0.3)
+async def test_a_server_that_never_answers(tmp_path: Path) -> None:
     path = tmp_path / "crio.sock"
     async with await asyncio.start_unix_server(sleeping, path):
         with pytest.raises(
             UnusableEngineError, match=r"does not answer within|is not a CRI server"
         ):
-            await probe(f"unix://{path}")
+            await probe(f"unix://{path}", timeout_s=0.3)
 
 
 class FormerVersion(grpc.GenericRpcHandler):
@@ -168,57 +169,60 @@ async def test_missing_network_is_reported_and_does_not_prevent_use(tmp_path: Pa
     assert "its network is not ready (NoCNI: no file)" in answer.complaint
 
 
+class AnsweringCrio(FakeCrio):
+    """Answers some calls as a test says: with a message, or with a status code."""
+
+    def __init__(self, **answers: Any) -> None:
+        super().__init__(Behaviour())
+        self.answers = answers
+        self.asked: list[Any] = []
+
+    async def _answer(self, name: str, request: Any, context: Any) -> Any:
+        self.asked.append(request)
+        answer = self.answers.get(name)
+        if isinstance(answer, grpc.StatusCode):
+            await context.abort(answer, "why")
+        return answer or await getattr(super(), name)(request, context)
+
+    async def Version(self, request: Any, context: Any) -> Any:  # noqa: N802
+        return await self._answer("Version", request, context)
+
+    async def RuntimeConfig(self, request: Any, context: Any) -> Any:  # noqa: N802
+        return await self._answer("RuntimeConfig", request, context)
+
+    async def Status(self, request: Any, context: Any) -> Any:  # noqa: N802
+        return await self._answer("Status", request, context)
+
+
+async def probe_of(crio: FakeCrio, tmp_path: Path) -> Probed:
+    async with serving(crio, tmp_path) as endpoint:
+        return await probe(endpoint)
+
+
 @pytest.mark.parametrize(
     ("driver", "name"), [(pb.SYSTEMD, "'systemd'"), (7, "'7'"), (pb.CGROUPFS, "")]
 )
 async def test_each_cgroup_driver_has_its_name(
     tmp_path: Path, driver: pb.CgroupDriver.ValueType, name: str
 ) -> None:
-    async with (
-        serving(FakeCrio(Behaviour(driver=driver)), tmp_path) as endpoint,
-        CriClient(endpoint) as cri,
-    ):
-        if name:
-            with pytest.raises(UnusableEngineError, match=f"x uses the cgroup driver {name}"):
-                await engine_probe._check_driver(cri, "x")
-        else:
-            await engine_probe._check_driver(cri, "x")
+    crio = FakeCrio(Behaviour(driver=driver))
+    if name:
+        with pytest.raises(UnusableEngineError, match=f"cri-o uses the cgroup driver {name}"):
+            await probe_of(crio, tmp_path)
+    else:
+        assert (await probe_of(crio, tmp_path)).name == "cri-o"
 
 
-class OneCall:
-    """A client whose calls all end in one way; the request is in `asked`."""
-
-    endpoint = "unix:///x.sock"
-
-    def __init__(self, outcome: object) -> None:
-        self.outcome = outcome
-        self.asked: Any = None
-        self.timeout_s = 0.0
-        self.runtime = self
-
-    def __getattr__(self, name: str) -> str:
-        return name
-
-    async def call(self, method: str, request: Any, *, timeout_s: float) -> Any:
-        self.asked, self.timeout_s = (method, request), timeout_s
-        if isinstance(self.outcome, Exception):
-            raise self.outcome
-        return self.outcome
-
-
-def error(code: grpc.StatusCode) -> CriError:
-    return CriError("m", code, "why")
-
-
-@pytest.mark.parametrize("lacking", ["runtime_name", "runtime_version", "runtime_api_version"])
-async def test_a_version_lacks_no_field(lacking: str) -> None:
+@pytest.mark.parametrize("lacking", ["", "runtime_name", "runtime_version", "runtime_api_version"])
+async def test_a_version_lacks_no_field(tmp_path: Path, lacking: str) -> None:
     whole = {"runtime_name": "n", "runtime_version": "1", "runtime_api_version": "v1"}
-    cri: Any = OneCall(pb.VersionResponse(**whole))
-    assert await engine_probe._version(cri) is cri.outcome
-    assert cri.asked == ("Version", pb.VersionRequest(version="0.1.0"))
-    cri = OneCall(pb.VersionResponse(**(whole | {lacking: ""})))
-    with pytest.raises(UnusableEngineError, match="lacks a field"):
-        await engine_probe._version(cri)
+    crio = AnsweringCrio(Version=pb.VersionResponse(**(whole | ({lacking: ""} if lacking else {}))))
+    if lacking:
+        with pytest.raises(UnusableEngineError, match="lacks a field"):
+            await probe_of(crio, tmp_path)
+    else:
+        assert (await probe_of(crio, tmp_path)).version == "1"
+        assert crio.asked[0] == pb.VersionRequest(version="0.1.0")
 
 
 @pytest.mark.parametrize(
@@ -226,46 +230,44 @@ async def test_a_version_lacks_no_field(lacking: str) -> None:
     [
         (grpc.StatusCode.DEADLINE_EXCEEDED, "accepts connections but does not answer within 5 s"),
         (grpc.StatusCode.UNAVAILABLE, r"not a CRI server \(why\)"),
-        # The former version is asked for at a socket that is not there.
-        (grpc.StatusCode.UNIMPLEMENTED, "it speaks CRI v1alpha2 only"),
+        (grpc.StatusCode.UNIMPLEMENTED, r"not CRI v1 \(why\)"),
     ],
 )
-async def test_no_version_is_explained(code: grpc.StatusCode, why: str) -> None:
-    cri: Any = OneCall(error(code))
+async def test_no_version_is_explained(tmp_path: Path, code: grpc.StatusCode, why: str) -> None:
     with pytest.raises(UnusableEngineError, match=why):
-        await engine_probe._version(cri)
+        await probe_of(AnsweringCrio(Version=code), tmp_path)
 
 
-async def test_unreported_driver_is_the_default() -> None:
-    for outcome in (error(grpc.StatusCode.UNIMPLEMENTED), pb.RuntimeConfigResponse()):
-        cri: Any = OneCall(outcome)
-        await engine_probe._check_driver(cri, "x")
-    cri = OneCall(error(grpc.StatusCode.UNAVAILABLE))
-    with pytest.raises(CriError):
-        await engine_probe._check_driver(cri, "x")
+@pytest.mark.parametrize(
+    "answer",
+    [grpc.StatusCode.UNIMPLEMENTED, pb.RuntimeConfigResponse(), grpc.StatusCode.UNAVAILABLE],
+)
+async def test_unreported_driver_is_the_default(tmp_path: Path, answer: object) -> None:
+    crio = AnsweringCrio(RuntimeConfig=answer)
+    if answer is grpc.StatusCode.UNAVAILABLE:
+        with pytest.raises(UnusableEngineError, match="why"):
+            await probe_of(crio, tmp_path)
+    else:
+        assert (await probe_of(crio, tmp_path)).complaint == ""
 
 
 @pytest.mark.parametrize("lacking", ["RuntimeReady", "NetworkReady"])
-async def test_a_status_lacks_no_condition(lacking: str) -> None:
+async def test_a_status_lacks_no_condition(tmp_path: Path, lacking: str) -> None:
     conditions = [
-        pb.RuntimeCondition(type=name, status=True) for name in ("RuntimeReady", "NetworkReady")
+        pb.RuntimeCondition(type=name, status=True)
+        for name in ("RuntimeReady", "NetworkReady")
+        if name != lacking
     ]
-    cri: Any = OneCall(pb.StatusResponse(status=pb.RuntimeStatus(conditions=conditions)))
-    assert await engine_probe._condition_complaint(cri) == ""
-    left = [condition for condition in conditions if condition.type != lacking]
-    cri = OneCall(pb.StatusResponse(status=pb.RuntimeStatus(conditions=left)))
+    status = pb.StatusResponse(status=pb.RuntimeStatus(conditions=conditions))
     with pytest.raises(UnusableEngineError, match=f"lacks the condition {lacking}"):
-        await engine_probe._condition_complaint(cri)
+        await probe_of(AnsweringCrio(Status=status), tmp_path)
 
 
-def test_socket_with_a_full_backlog_is_an_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(engine_probe, "_TIMEOUT_S", 0.05)
+async def test_socket_with_a_full_backlog_is_an_error(tmp_path: Path) -> None:
     path = tmp_path / "s"
     with socket.socket(socket.AF_UNIX) as server, socket.socket(socket.AF_UNIX) as first:
         server.bind(str(path))
         server.listen(0)
         first.connect(str(path))
         with pytest.raises(UnusableEngineError, match=r"timed out|unavailable"):
-            engine_probe._check_socket(f"unix://{path}")
+            await probe(f"unix://{path}", timeout_s=0.05)

@@ -44,23 +44,26 @@ class Probed:
     complaint: str = ""
 
 
-async def probe(endpoint: str) -> Probed:
-    """Probe the engine at `unix:///path`. Raises UnusableEngineError within seconds."""
-    await asyncio.to_thread(_check_socket, endpoint)
+async def probe(endpoint: str, *, timeout_s: float = _TIMEOUT_S) -> Probed:
+    """Probe the engine at `unix:///path`. Raises UnusableEngineError within seconds.
+
+    `timeout_s` limits each call; all of them together take four times as long at most.
+    """
+    await asyncio.to_thread(_check_socket, endpoint, timeout_s)
     async with CriClient(endpoint) as cri:
         try:
-            async with asyncio.timeout(4 * _TIMEOUT_S):
-                version = await _version(cri)
-                await _check_driver(cri, version.runtime_name)
-                complaint = await _condition_complaint(cri)
+            async with asyncio.timeout(4 * timeout_s):
+                version = await _version(cri, timeout_s)
+                await _check_driver(cri, version.runtime_name, timeout_s)
+                complaint = await _condition_complaint(cri, timeout_s)
                 handlers = await handlers_of(cri)
         except (CriError, HandlersUnknownError, TimeoutError) as error:
-            why = str(error) or f"it does not answer within {4 * _TIMEOUT_S:g} s"
+            why = str(error) or f"it does not answer within {4 * timeout_s:g} s"
             raise UnusableEngineError(endpoint, why) from error
     return Probed(version.runtime_name, version.runtime_version, handlers, complaint)
 
 
-def _check_socket(endpoint: str) -> None:
+def _check_socket(endpoint: str, timeout_s: float) -> None:
     """Check that a process listens at the socket. Blocks. Raises UnusableEngineError."""
     path = Path(endpoint.removeprefix("unix://"))
     try:
@@ -72,7 +75,7 @@ def _check_socket(endpoint: str) -> None:
     if not stat.S_ISSOCK(mode):
         raise UnusableEngineError(endpoint, f"{path} is not a socket: {_ADVICE}")
     with socket.socket(socket.AF_UNIX) as client:
-        client.settimeout(_TIMEOUT_S)
+        client.settimeout(timeout_s)
         try:
             client.connect(str(path))
         except ConnectionRefusedError:
@@ -85,24 +88,24 @@ def _check_socket(endpoint: str) -> None:
             raise UnusableEngineError(endpoint, f"{path}: {error.strerror or error}") from error
 
 
-async def _version(cri: CriClient) -> pb.VersionResponse:
+async def _version(cri: CriClient, timeout_s: float) -> pb.VersionResponse:
     request = pb.VersionRequest(version="0.1.0")
     try:
-        reply = await cri.call(cri.runtime.Version, request, timeout_s=_TIMEOUT_S)
+        reply = await cri.call(cri.runtime.Version, request, timeout_s=timeout_s)
     except CriError as error:
-        why = await _why_no_version(cri.endpoint, error)
+        why = await _why_no_version(cri.endpoint, error, timeout_s)
         raise UnusableEngineError(cri.endpoint, why) from error
     if not (reply.runtime_name and reply.runtime_version and reply.runtime_api_version):
         raise UnusableEngineError(cri.endpoint, "its Version reply lacks a field")
     return reply
 
 
-async def _why_no_version(endpoint: str, error: CriError) -> str:
+async def _why_no_version(endpoint: str, error: CriError, timeout_s: float) -> str:
     if error.is_timeout:
-        return f"it accepts connections but does not answer within {_TIMEOUT_S:g} s"
+        return f"it accepts connections but does not answer within {timeout_s:g} s"
     if not error.is_unimplemented:
         return f"what listens there is not a CRI server ({error.sentence})"
-    if await _speaks_former_version(endpoint):
+    if await _speaks_former_version(endpoint, timeout_s):
         return (
             "it speaks CRI v1alpha2 only: use containerd 1.6 or later, or CRI-O 1.26 or later, or "
             "leave out --cri for an engine of our own"
@@ -113,22 +116,22 @@ async def _why_no_version(endpoint: str, error: CriError) -> str:
     )
 
 
-async def _speaks_former_version(endpoint: str) -> bool:
+async def _speaks_former_version(endpoint: str, timeout_s: float) -> bool:
     options = [("grpc.default_authority", "localhost"), ("grpc.use_local_subchannel_pool", 1)]
     async with aio.insecure_channel(endpoint, options=options) as channel:
         call: aio.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(_FORMER_VERSION)
         try:
-            await call(b"", timeout=_TIMEOUT_S)
+            await call(b"", timeout=timeout_s)
         except aio.AioRpcError as error:
             return error.code() is not grpc.StatusCode.UNIMPLEMENTED
     return True
 
 
-async def _check_driver(cri: CriClient, engine: str) -> None:
+async def _check_driver(cri: CriClient, engine: str, timeout_s: float) -> None:
     """Refuse the systemd cgroup driver; engines too old to report it have the default."""
     try:
         reply = await cri.call(
-            cri.runtime.RuntimeConfig, pb.RuntimeConfigRequest(), timeout_s=_TIMEOUT_S
+            cri.runtime.RuntimeConfig, pb.RuntimeConfigRequest(), timeout_s=timeout_s
         )
     except CriError as error:
         if error.is_unimplemented:
@@ -144,9 +147,9 @@ async def _check_driver(cri: CriClient, engine: str) -> None:
         )
 
 
-async def _condition_complaint(cri: CriClient) -> str:
+async def _condition_complaint(cri: CriClient, timeout_s: float) -> str:
     """Return the engine's complaint about pod networks. Raises UnusableEngineError if not ready."""
-    status = await cri.call(cri.runtime.Status, pb.StatusRequest(), timeout_s=_TIMEOUT_S)
+    status = await cri.call(cri.runtime.Status, pb.StatusRequest(), timeout_s=timeout_s)
     conditions = {condition.type: condition for condition in status.status.conditions}
     for name in ("RuntimeReady", "NetworkReady"):
         if name not in conditions:
