@@ -266,7 +266,8 @@ async def _announce(
             await found.discovery.wait_settled()
             await _wait_profiled(client, settings.node_name, working(found.discovery.states).keys())
     except TimeoutError:
-        log.warning("not all handlers are probed and reported yet; the others are later")
+        # A slow host is no fault: each handler gets its class once its probes have run.
+        log.info("not all handlers are probed and reported yet; the others are later")
     await _prepare_api(settings, credentials, with_class(found.discovery.states))
     notify_ready()
 
