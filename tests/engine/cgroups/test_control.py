@@ -8,14 +8,15 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from moorage.engine.cgroups import ContainerCgroups, control
 from moorage.engine.errors import FailedError, TimeLimitError
 from moorage.engine.handlers.definition import CgroupDriver
-from moorage.linux import cgroup_removal
 from moorage.linux.cgroup_control import CgroupError, has_cgroup, process_ids
+from moorage.linux.cgroup_removal import kill_cgroup
 from moorage.linux.cgroups import Cgroups, Layout
 from tests import cgroup_trees as trees
 from tests.running import until
@@ -162,21 +163,18 @@ class Held:
 
 
 @pytest.mark.parametrize("fails", [True, False])
-async def test_what_a_cut_short_kill_holds_is_let_go_of(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: bool
-) -> None:
-    go_on, held = threading.Event(), Held()
+async def test_what_a_cut_short_kill_holds_is_let_go_of(tmp_path: Path, fails: bool) -> None:
+    began, go_on, held = threading.Event(), threading.Event(), Held()
 
-    def kill(_cgroups: Cgroups, _path: str) -> tuple[Held, ...]:
+    def kill(_cgroups: Cgroups, _path: str) -> tuple[Any, ...]:
+        began.set()
         assert go_on.wait(20)
         if fails:
             raise CgroupError(errno.EIO, "broken")
         return (held,)
 
-    monkeypatch.setattr(cgroup_removal, "kill_processes", kill)
-    killing = asyncio.ensure_future(ContainerCgroups(trees.v1(tmp_path)).kill("/a", 20))
-    await asyncio.sleep(0)
-    await asyncio.sleep(0)
+    killing = asyncio.ensure_future(kill_cgroup(trees.v1(tmp_path), "/a", 20, kill=kill))
+    assert await asyncio.to_thread(began.wait, 20)
     killing.cancel()
     with pytest.raises(asyncio.CancelledError):
         await killing
