@@ -88,7 +88,7 @@ async def test_a_connection_is_its_own_and_takes_large_messages(
             "grpc.initial_reconnect_backoff_ms": 100,
             "grpc.max_reconnect_backoff_ms": 2000,
         }
-    assert await engine_probe._speaks_former_version("unix:///y.sock")
+    assert await engine_probe._speaks_former_version("unix:///y.sock", 5.0)
     endpoint, options = Channel.made[-1]
     assert endpoint == "unix:///y.sock"
     assert dict(options) == {
