@@ -62,10 +62,10 @@ lint: venv ## format check, lint, wording, types, import direction
 # Rules, and loops against fakes: no cluster, no engine, no root. Three processes of about the same
 # length, since some tests wait; workers of one would each collect everything.
 UNIT := $(BIN)/pytest -m 'not runtime and not root and not slow' --hypothesis-profile quick -p no:cacheprovider
-UNIT_1 := tests/api tests/apiserver/admission tests/apiserver/registry tests/apiserver/quota
+UNIT_1 := tests/api tests/apiserver/admission tests/apiserver/registry tests/apiserver/quota \
+	  tests/migrate/rules tests/wire/streaming tests/containerd_configuration
 UNIT_2 := tests/wire/client tests/controllers tests/scheduler tests/apiserver/storage
-UNIT_3 := tests/containerd_configuration tests/wire/cri tests/engine tests/node \
-	  tests/runtimeclass tests/migrate/rules tests/wire/streaming \
+UNIT_3 := tests/wire/cri tests/engine tests/node tests/runtimeclass \
 	  --ignore tests/engine/handlers/adapters --ignore tests/engine/images --ignore tests/engine/whole
 
 unit: venv ## the tests of rules and loops, in less than a minute: needs neither root nor packages
