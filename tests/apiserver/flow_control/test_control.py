@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from moorage.api.clock import SystemClock
+from moorage.api.clock import Clock, SystemClock
 from moorage.apiserver.endpoints.call import share_of
 from moorage.apiserver.flow_control.control import FlowControl, Seat
 from moorage.apiserver.flow_control.defaults import default_objects
@@ -22,6 +22,7 @@ from moorage.apiserver.registry.stored import Stored, StoredFactory, to_value
 from moorage.apiserver.storage import Change, WatchCache
 from moorage.wire.metrics import exposition
 from tests.apiserver.flow_control.requests import ALICE, MASTER, target
+from tests.clocks import FakeClock
 
 PODS = target("/api/v1/namespaces/default/pods")
 BOB = User("bob", groups=ALICE.groups)
@@ -64,8 +65,8 @@ def objects() -> Objects:
     return Objects()
 
 
-def _control(objects: Objects, **more: Any) -> FlowControl:
-    return FlowControl(cast(WatchCache[Stored], objects), SystemClock(), **more)
+def _control(objects: Objects, clock: Clock | None = None, **more: Any) -> FlowControl:
+    return FlowControl(cast(WatchCache[Stored], objects), clock or SystemClock(), **more)
 
 
 def _own_level(objects: Objects, **limited: Any) -> None:
@@ -116,7 +117,9 @@ async def _turn() -> None:
 async def test_requests_wait_and_flows_take_turns(objects: Objects) -> None:
     _own_level(objects, limitResponse={"type": "Queue", "queuing": {
         "queues": 1000, "handSize": 1, "queueLengthLimit": 50}})  # fmt: skip
-    control = _control(objects, seats=2)
+    # Turns follow the time that seats were held: on a busy host the real one differs.
+    clock = FakeClock()
+    control = _control(objects, clock, seats=2)
     held = [await _asked(control, ALICE)]
     assert held[0] is not None
     order: list[str] = []
@@ -125,6 +128,7 @@ async def test_requests_wait_and_flows_take_turns(objects: Objects) -> None:
         seat = await _asked(control, user)
         assert seat is not None
         order.append(user.name)
+        clock.advance(1.0)
         seat.leave(share_of(user))
 
     async with asyncio.timeout(10), asyncio.TaskGroup() as tasks:
