@@ -396,6 +396,3 @@ def used_by(
         if is_subject(spec, names, charge, obj):
             total = added(total, masked(charge.usage(obj, now), names))
     return total
-
-
-__all__ = ["Amounts", "Charge", "charge_of", "is_subject", "used_by"]

@@ -134,6 +134,3 @@ def bootstrap_signer(client: Client, tokens: Informer[Secret], clock: Clock) -> 
 
 def _base64url(content: bytes) -> str:
     return base64.urlsafe_b64encode(content).rstrip(b"=").decode()
-
-
-__all__ = ["bootstrap_signer", "token_cleaner"]

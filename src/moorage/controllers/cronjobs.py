@@ -394,6 +394,3 @@ def _last_time(cron_job: CronJob) -> datetime:
     last = cron_job.status.last_schedule_time or cron_job.metadata.creation_timestamp
     assert last is not None, "every stored object has a creation time"
     return parse_time(last)
-
-
-__all__ = ["CronJobController"]

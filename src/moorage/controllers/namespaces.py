@@ -283,6 +283,3 @@ def _troubles(progress: Progress) -> Mapping[str, tuple[str, str]]:
         message = f"Some content in the namespace has finalizers remaining: {', '.join(counts)}"
         troubles["NamespaceFinalizersRemaining"] = ("SomeFinalizersRemain", message)
     return troubles
-
-
-__all__ = ["NamespaceController"]

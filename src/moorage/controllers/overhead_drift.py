@@ -269,6 +269,3 @@ def _level(
     """Return the isolation level of a class on a node: by its label, else by its profile."""
     label = runtime_class.metadata.labels.get(ISOLATION_LABEL, "")
     return LEVELS.get(label or levels.get((node, runtime_class.handler), ""))
-
-
-__all__ = ["OverheadDriftController", "OverheadMetrics"]

@@ -214,6 +214,3 @@ def _conditions(
         message=failure,
     )
     return (*conditions, condition)
-
-
-__all__ = ["ReplicaSetController"]

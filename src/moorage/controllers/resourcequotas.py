@@ -168,6 +168,3 @@ class Collections:
                 if one.is_namespaced
             }
         return self._resources.get(resource)
-
-
-__all__ = ["ResourceQuotaController"]

@@ -210,16 +210,3 @@ def _is_of(revision: ControllerRevision, owner: ObjectMeta, template: Raw) -> bo
         and controller.uid == owner.uid
         and is_same_template(template_of(revision), template)
     )
-
-
-__all__ = [
-    "History",
-    "Named",
-    "RevisionOwners",
-    "RevisionRequests",
-    "expired",
-    "next_number",
-    "revision_data",
-    "sort_history",
-    "template_of",
-]

@@ -179,6 +179,3 @@ def weakest(isolations: Iterable[str]) -> str:
     if not levels or None in levels:
         return ""
     return min(level for level in levels if level is not None).label
-
-
-__all__ = ["RuntimeClassController"]

@@ -136,6 +136,3 @@ def _unready_since(node: Node) -> datetime | None:
 def _seconds(now: datetime, due: datetime) -> float:
     # Times of objects are whole seconds.
     return max(0.0, (due - now).total_seconds()) + 1.0
-
-
-__all__ = ["RuntimeInstallationController"]

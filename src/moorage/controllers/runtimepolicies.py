@@ -117,6 +117,3 @@ def label_patch(namespace: Namespace, policies: str) -> Raw | None:
             "annotations": {ENFORCED_FOR_ANNOTATION: policies or None},
         }
     }
-
-
-__all__ = ["FloorLabelController"]

@@ -49,8 +49,6 @@ from moorage.wire.client.recorder import EventRecorder
 from moorage.wire.client.resources import PODS, RUNTIME_CLASS_QUOTAS
 from moorage.wire.client.rest import Client, UnreachableError
 
-# RuntimeClassQuotas: what pods use of them, counted again.
-
 # RuntimeClassQuota controller: writes limits and use into the status of class quotas.
 #
 # Admission counts up what new pods use. This counts again when a quota changes, when pods end or
@@ -140,9 +138,6 @@ class RuntimeClassQuotaController:
 
 def _hard(quota: RuntimeClassQuota) -> dict[str, int | str]:
     return {name: canonical(text) for name, text in quota.spec.hard.items()}
-
-
-__all__ = ["RuntimeClassQuotaController"]
 
 
 # Copies that the controllers of runtimes keep of a cluster's objects, where they run alone.

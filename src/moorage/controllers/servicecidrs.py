@@ -244,6 +244,3 @@ class ServiceCIDRController:
         await self._client.patch(
             SERVICE_CIDRS, service_cidr.metadata.name, patch, subresource="status"
         )
-
-
-__all__ = ["IPAddressController", "ServiceCIDRController"]

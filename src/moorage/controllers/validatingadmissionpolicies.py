@@ -243,6 +243,3 @@ async def _schema_of_params(spec: Expressions, schemas: Schemas) -> Schema | Non
         return None
     group, _, version = spec.param_kind.api_version.rpartition("/")
     return await schemas.find((group, version, spec.param_kind.kind))
-
-
-__all__ = ["ValidatingAdmissionPolicyStatusController"]

@@ -277,16 +277,3 @@ def _stamped(
 
 def _sentence(said: Sequence[str]) -> str:
     return "; ".join(said) or "no node failed"
-
-
-__all__ = [
-    "InstallationPlan",
-    "NodeFacts",
-    "Record",
-    "Step",
-    "TargetNode",
-    "next_step",
-    "plan_waves",
-    "source_digest",
-    "source_of",
-]

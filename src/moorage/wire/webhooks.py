@@ -230,6 +230,3 @@ def _refusal(code: int, content: bytes) -> str:
         text = content[:_SHOWN_BYTES].decode(errors="replace").strip() or "unknown"
         return f'an error on the server ("{text}") has prevented the request from succeeding'
     return "the server rejected our request for an unknown reason"
-
-
-__all__ = ["CallError", "ServiceAuthority", "WebhookClient", "read_bounded"]

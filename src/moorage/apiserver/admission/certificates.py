@@ -258,14 +258,3 @@ class CertificateSubjectRestriction:
         if SYSTEM_MASTERS in request.organizations:
             why = f"use of {API_SERVER_CLIENT} signer with {SYSTEM_MASTERS} group is not allowed"
             raise refused(attributes, why)
-
-
-__all__ = [
-    "CertificateApproval",
-    "CertificateRequester",
-    "CertificateSigning",
-    "CertificateSubjectRestriction",
-    "ClusterTrustBundleAttest",
-    "NodeCertificateRequests",
-    "PodCertificateSigning",
-]
