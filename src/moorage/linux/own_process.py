@@ -1,4 +1,4 @@
-"""Usage of this process: CPU time, memory, descriptors. Source: proc(5)."""
+"""This process: its end with its parent, its CPU time, memory and descriptors. Source: proc(5)."""
 
 from __future__ import annotations
 

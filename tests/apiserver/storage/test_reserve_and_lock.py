@@ -246,6 +246,11 @@ def test_a_holder_that_is_being_killed_is_waited_for(
     lock.release()
 
 
+def test_reserve_that_cannot_be_removed_gives_no_room(database: Path) -> None:
+    database.with_name("state.db.reserve").mkdir()
+    assert not Reserve(database, SIZE).remove()
+
+
 def set_free(monkeypatch: pytest.MonkeyPatch, free: int) -> None:
     """Report this many free bytes on every disk."""
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=free))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import os
 import sqlite3
@@ -43,6 +44,7 @@ class FakeDisk:
         self.has_filler = True
         self.had_reserve = True
         self.free = 0
+        self.free_error: sqlite3.Error | None = None
         self.refills = False
         self.errors: list[sqlite3.Error] = []
         self.size = 1000
@@ -66,6 +68,8 @@ class FakeDisk:
             raise self.filler_error
 
     def free_bytes(self, _connection: object) -> int:
+        if self.free_error is not None:
+            raise self.free_error
         return self.free
 
     def append(self, _connection: object, changes: Iterable[Change]) -> None:
@@ -216,6 +220,13 @@ def test_while_the_reserve_is_released_only_some_writes_are_taken(
     assert all("only deletions are accepted" in str(error) for _, error in refused)
 
 
+def test_a_file_whose_space_cannot_be_read_refuses_writes(disk: FakeDisk, writer: Writer) -> None:
+    disk.is_released, disk.free_error = True, LOCKED
+    assert append(writer, *WRITES) == [("abc", LOCKED)]
+    disk.free_error, disk.free = None, 2000
+    assert append(writer, *WRITES) == [("abc", None)]
+
+
 def test_writes_that_are_all_refused_are_not_appended(disk: FakeDisk, writer: Writer) -> None:
     disk.is_released = True
     assert append(writer, WRITES[1]) == [("b", None)]
@@ -356,8 +367,19 @@ async def test_operation_that_fails_breaks_no_other(tmp_path: Path) -> None:
             await store.history("", 0)
         with pytest.raises(StoreBrokenError, match=f"{path}: no such table"):
             await store.put("b", b"1", 0)
+        unretrieved: list[Any] = []
+        asyncio.get_running_loop().set_exception_handler(
+            lambda _, context: unretrieved.append(context)
+        )
+        given_up = asyncio.ensure_future(store.put("b", b"1", 0))
+        await asyncio.sleep(0)
+        given_up.cancel()
+        with pytest.raises(StoreBrokenError):
+            await store.put("b", b"1", 0)
+        gc.collect()
+        assert unretrieved == []
         with sqlite3.connect(path) as other:
             other.execute("ALTER TABLE elsewhere RENAME TO log")
         assert [change.key for change in await store.history("", 0)] == ["a"]
         # A refused write leaves its key as it was.
-        assert await store.put("b", b"1", 0) == 3
+        assert await store.put("b", b"1", 0) == 5

@@ -62,10 +62,10 @@ class Reserve:
             os.close(descriptor)
 
     def remove(self) -> bool:
-        """Remove the file. Returns False if there was none."""
+        """Remove the file. Returns False if there was none, or it cannot be removed."""
         try:
             self._path.unlink()
-        except FileNotFoundError:
+        except OSError:
             return False
         return True
 

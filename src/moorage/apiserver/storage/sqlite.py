@@ -358,3 +358,5 @@ def _resolve(done: asyncio.Future[Any], outcome: Any) -> None:
 def _fail(done: asyncio.Future[Any], error: Exception) -> None:
     if not done.done():
         done.set_exception(error)
+        # Its caller may have been cancelled: then no other code retrieves the exception.
+        done.exception()

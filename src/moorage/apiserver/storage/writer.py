@@ -82,7 +82,11 @@ class Writer:
         """Append writes in one transaction. Yields those that are durable, and those refused with
         the error; what follows a yield, such as a checkpoint, is nothing to wait for."""
         if self._reserve.is_released:
-            writes, refused = self._allowed(writes)
+            try:
+                writes, refused = self._allowed(writes)
+            except sqlite3.Error as error:
+                yield writes, error
+                return
             if refused:
                 yield (
                     refused,
@@ -118,7 +122,10 @@ class Writer:
             log.warning("no reserve is kept within the database", error=error)
 
     def _allowed(self, writes: Sequence[Write]) -> tuple[Sequence[Write], Sequence[Write]]:
-        """Return the writes allowed while the reserve is released, and the others."""
+        """Return the writes allowed while the reserve is released, and the others.
+
+        Raises sqlite3.Error.
+        """
         self._reserve.refill()
         if not self._reserve.is_released:
             self.add_filler()
