@@ -376,10 +376,11 @@ async def test_operation_that_fails_breaks_no_other(tmp_path: Path) -> None:
         given_up.cancel()
         with pytest.raises(StoreBrokenError):
             await store.put("b", b"1", 0)
-        gc.collect()
-        assert unretrieved == []
         with sqlite3.connect(path) as other:
             other.execute("ALTER TABLE elsewhere RENAME TO log")
         assert [change.key for change in await store.history("", 0)] == ["a"]
         # A refused write leaves its key as it was.
         assert await store.put("b", b"1", 0) == 5
+        del given_up
+    gc.collect()
+    assert unretrieved == []
