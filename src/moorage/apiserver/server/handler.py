@@ -60,6 +60,7 @@ from moorage.apiserver.server.heads import RequestHead, RequestHeads, check_text
 from moorage.apiserver.server.own_endpoints import is_health_path
 from moorage.apiserver.server.quick_reads import QuickReads
 from moorage.apiserver.server.request_deadlines import (
+    RequestDeadline,
     RequestDeadlines,
     RequestLimits,
     timed_out,
@@ -257,11 +258,10 @@ class Handler:
                 return await self._page(http)
             deadline = self._deadlines.begin(limit_s)
             try:
-                async with deadline:
-                    page = partial(self._page, http)
-                    return await self._seating.page(page, user, target, share, flow)
-            except TimeoutError:
-                if not deadline.expired():
+                page = partial(self._page, http)
+                return await self._seating.page(page, user, target, share, flow)
+            except asyncio.CancelledError:
+                if not deadline.has_expired():
                     raise
                 return timed_out()
             finally:
@@ -318,12 +318,11 @@ class Handler:
         has_body = call.http.method in _BODY_METHODS
         deadline = self._deadlines.begin(limit_s)
         try:
-            async with deadline:
-                if has_body:
-                    return await self._with_body(call, share, flow, answer, deadline)
-                return await self._seating.answer(call, share, flow, answer)
-        except TimeoutError:
-            if not deadline.expired():
+            if has_body:
+                return await self._with_body(call, share, flow, answer, deadline)
+            return await self._seating.answer(call, share, flow, answer)
+        except asyncio.CancelledError:
+            if not deadline.has_expired():
                 raise
             if has_body:
                 raise write_timed_out() from None
@@ -332,7 +331,7 @@ class Handler:
             self._deadlines.end(deadline)
 
     async def _with_body(
-        self, call: Call, share: str, flow: Flow, answer: Answer, deadline: asyncio.Timeout
+        self, call: Call, share: str, flow: Flow, answer: Answer, deadline: RequestDeadline
     ) -> Reply | web.StreamResponse:
         """Read the body, then answer in a seat: slow clients hold none."""
         call.body = await self._bodies.read(call.http, share)

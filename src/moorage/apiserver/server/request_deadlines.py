@@ -9,6 +9,7 @@ upstream. Source: apiserver `filters.WithRequestDeadline`, `WithTimeoutForNonLon
 from __future__ import annotations
 
 import asyncio
+import math
 import re
 from http import HTTPStatus
 from typing import Final
@@ -46,54 +47,99 @@ class RequestLimits(msgspec.Struct, frozen=True, kw_only=True):
         return seconds if 0 < seconds < self.request_s else self.request_s
 
 
+class RequestDeadline:
+    """The deadline of one request. At it, the request's task is cancelled."""
+
+    __slots__ = ("_cancelling", "_task", "_timer", "until_s")
+
+    def __init__(self, task: asyncio.Task[object], until_s: float) -> None:
+        self.until_s = until_s
+        """By the loop's clock; infinite for a request without a time limit."""
+        self._task = task
+        self._timer: asyncio.TimerHandle | None = None
+        self._cancelling: int | None = None
+
+    def has_expired(self) -> bool:
+        """Say whether this deadline, and nothing else, cancelled the request."""
+        return self._cancelling is not None and self._task.cancelling() == self._cancelling + 1
+
+    def start_timer(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Cancel the request's task at the deadline, or at once if that is past."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = loop.call_at(self.until_s, self._expire)
+
+    def close(self) -> None:
+        """Stop the timer. The task, which serves the connection's next request, goes on."""
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._cancelling is not None:
+            self._task.uncancel()
+
+    def _expire(self) -> None:
+        self._cancelling = self._task.cancelling()
+        self._task.cancel()
+
+
 class RequestDeadlines:
     """The deadlines of the requests that run now.
 
-    A timer of the loop for each request would cost a tenth of a small write, and hardly any of them
-    goes off. Only a deadline that is near has one: each second those of the next two get theirs.
+    `asyncio.timeout` for each request would cost a tenth of a small write, and hardly any goes off.
+    Only a deadline that is near has a timer: each second those of the next two get theirs.
     """
 
     def __init__(self, limits: RequestLimits) -> None:
-        self._limits = limits
-        self._later: dict[asyncio.Timeout, float] = {}
+        self._write_s = limits.write_s
+        self._later: set[RequestDeadline] = set()
         self._sweep_timer: asyncio.TimerHandle | None = None
 
-    def begin(self, limit_s: float | None) -> asyncio.Timeout:
-        """Return the deadline of a request, to be entered at once and ended afterwards."""
-        if limit_s is None or limit_s < _NEAR_S:
-            return asyncio.timeout(limit_s)
-        deadline = asyncio.timeout(None)
-        self._keep(deadline, asyncio.get_running_loop().time() + limit_s)
+    def begin(self, limit_s: float | None) -> RequestDeadline:
+        """Return the deadline of the request that the running task answers."""
+        loop = asyncio.get_running_loop()
+        until_s = math.inf if limit_s is None else loop.time() + limit_s
+        deadline = RequestDeadline(_running_task(), until_s)
+        if limit_s is not None:
+            self._watch(deadline, limit_s, loop)
         return deadline
 
-    def begin_write(self, deadline: asyncio.Timeout) -> None:
+    def begin_write(self, deadline: RequestDeadline) -> None:
         """Begin the time of a write, within that of its request."""
-        until = asyncio.get_running_loop().time() + self._limits.write_s
-        whole = self._later.get(deadline, deadline.when())
-        if whole is not None and whole <= until:
+        loop = asyncio.get_running_loop()
+        until_s = loop.time() + self._write_s
+        if until_s < deadline.until_s:
+            deadline.until_s = until_s
+            self._watch(deadline, self._write_s, loop)
+
+    def end(self, deadline: RequestDeadline) -> None:
+        """Forget the deadline of a request that is answered or cancelled."""
+        self._later.discard(deadline)
+        deadline.close()
+
+    def _watch(
+        self, deadline: RequestDeadline, limit_s: float, loop: asyncio.AbstractEventLoop
+    ) -> None:
+        if limit_s < _NEAR_S:
+            self._later.discard(deadline)
+            deadline.start_timer(loop)
             return
-        if self._limits.write_s < _NEAR_S:
-            self._later.pop(deadline, None)
-            deadline.reschedule(until)
-        else:
-            self._keep(deadline, until)
-
-    def end(self, deadline: asyncio.Timeout) -> None:
-        """Forget the deadline of a request that is answered."""
-        self._later.pop(deadline, None)
-
-    def _keep(self, deadline: asyncio.Timeout, until: float) -> None:
-        self._later[deadline] = until
+        self._later.add(deadline)
         if self._sweep_timer is None:
-            self._sweep_timer = asyncio.get_running_loop().call_later(_SWEEP_S, self._sweep)
+            self._sweep_timer = loop.call_later(_SWEEP_S, self._sweep)
 
     def _sweep(self) -> None:
         loop = asyncio.get_running_loop()
-        near = loop.time() + _NEAR_S
-        for deadline in [each for each, until in self._later.items() if until < near]:
-            deadline.reschedule(self._later.pop(deadline))
+        near_s = loop.time() + _NEAR_S
+        for deadline in [each for each in self._later if each.until_s < near_s]:
+            self._later.discard(deadline)
+            deadline.start_timer(loop)
         has_more = bool(self._later)
         self._sweep_timer = loop.call_later(_SWEEP_S, self._sweep) if has_more else None
+
+
+def _running_task() -> asyncio.Task[object]:
+    task = asyncio.current_task()
+    assert task is not None, "a request is answered by a task"
+    return task
 
 
 def timed_out() -> Reply:
