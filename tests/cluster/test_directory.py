@@ -62,3 +62,13 @@ def test_how_long_a_directorys_path_may_be(tmp_path: Path) -> None:
     check_directory(longest)
     with pytest.raises(SettingsError, match="the path is longer than 1024 bytes"):
         check_directory(Path(f"{longest}z"))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives a directory to another user: needs root")
+def test_a_directory_of_another_user_is_rejected(tmp_path: Path) -> None:
+    (tmp_path / "cluster.json").touch()
+    os.chown(tmp_path, 1000, 1000)
+    with pytest.raises(SettingsError, match="it belongs to uid 1000, who could change what runs"):
+        check_directory(tmp_path)
+    os.chown(tmp_path, 0, 0)
+    check_directory(tmp_path)

@@ -22,8 +22,8 @@ _BEFORE_SETTINGS = frozenset({"change.lock", "engine", "images", "logs", "lost+f
 def check_directory(directory: Path) -> None:
     """Check that a directory has a cluster, or that one can be created there.
 
-    Raises SettingsError for a path that cannot be written to, or that holds other files, which
-    deleting the cluster would delete.
+    Raises SettingsError for a path that cannot be written to, that belongs to another user, or that
+    holds other files, which deleting the cluster would delete.
     """
     problem = _problem(directory)
     if problem:
@@ -38,6 +38,10 @@ def _problem(root: Path) -> str:
         return _parent_problem(next(parent for parent in root.parents if parent.exists()))
     if not os.access(root, os.W_OK | os.X_OK):
         return "it is not writable for this user"
+    # Its owner could exchange the settings, which say what root runs.
+    owner = root.stat().st_uid
+    if owner not in (0, os.geteuid()):
+        return f"it belongs to uid {owner}, who could change what runs as root; chown it"
     names = {entry.name for entry in root.iterdir()}
     if not names & _MARKS and not names <= _BEFORE_SETTINGS:
         return f"it is not a cluster's directory and is not empty ({min(names - _BEFORE_SETTINGS)})"
