@@ -15,6 +15,7 @@ from moorage.node.agent import _Agent
 from moorage.node.machine.facts import MachineFacts
 from moorage.node.machine.machine import Machine
 from moorage.node.options import NodeOptions, ServerOptions
+from moorage.node.pods.pod_network import OpenNetwork
 from moorage.wire.cri import CriError
 from tests.clocks import FakeClock, settle
 from tests.node.objects import a_node
@@ -41,9 +42,12 @@ def an_agent(**options: Any) -> _Agent:
     stand_ins: list[Any] = [SimpleNamespace(name=name) for name in ("client", "cri", "http")]
     client, cri, http = stand_ins
     machine = Machine(facts=facts(), cgroups=Cgroups(Layout.ABSENT), mounter=FakeMounter())
+    network = OpenNetwork()
     clock: Any = FakeClock()
     changed = asyncio.Event()
-    return _Agent(client, cri, NodeOptions(**defaults), clock, machine, http, _read, changed)
+    return _Agent(
+        client, cri, NodeOptions(**defaults), clock, machine, http, _read, changed, network
+    )
 
 
 async def _read(_status: object) -> tuple[()]:

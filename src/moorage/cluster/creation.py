@@ -17,7 +17,7 @@ from moorage.cluster.access.kubeconfig import Access, write
 from moorage.cluster.engine.usage import check_engine_change, note_engine
 from moorage.cluster.layout import Layout
 from moorage.cluster.network import bridge_name, choose_subnet, host_routes
-from moorage.cluster.network.subnet import Route, SubnetTakenError, check_subnet
+from moorage.cluster.network.subnet import NoSubnetError, Route, SubnetTakenError, check_subnet
 from moorage.cluster.reservations import Reservations
 from moorage.cluster.settings import (
     DEFAULT_API_PORT,
@@ -41,7 +41,9 @@ from moorage.cluster.supervision.supervisor import AlreadyRunningError, running_
 from moorage.linux.locks import exclusive
 from moorage.linux.trust import make_private
 
-SERVICE_NETWORK = "10.96.0.0/16"
+# The /16 networks of kubeadm's default, so that the first cluster's is the usual one.
+SERVICE_POOL = ipaddress.IPv4Network("10.96.0.0/12")
+_SERVICE_PREFIX = 16
 _LONGEST_PREFIX = 28
 _FIXED = ("name", "node_name", "pod_network", "service_network")
 
@@ -250,7 +252,10 @@ def _check_option_files(settings: Settings) -> None:
 
 def _new_settings(choices: Choices, reservations: Reservations, host: HostNetwork) -> Settings:
     cluster_id = new_cluster_id()
-    service_network = _network(choices.service_network or SERVICE_NETWORK)
+    if choices.service_network is None:
+        service_network = _free_service_network(reservations, host)
+    else:
+        service_network = _network(choices.service_network)
     if choices.pod_network is None:
         pod_network = _free_subnet(service_network, reservations, host)
     else:
@@ -272,6 +277,20 @@ def _new_settings(choices: Choices, reservations: Reservations, host: HostNetwor
     )
     decided = {"pod_network": str(pod_network), "service_network": str(service_network)}
     return msgspec.structs.replace(defaults, **choices.given() | decided)
+
+
+def _free_service_network(reservations: Reservations, host: HostNetwork) -> ipaddress.IPv4Network:
+    """Choose and reserve a network for services that no other cluster on this host routes.
+
+    Raises NoSubnetError.
+    """
+    for candidate in SERVICE_POOL.subnets(new_prefix=_SERVICE_PREFIX):
+        is_used = any(
+            candidate.overlaps(route.network) for route in host.routes() if route.network.prefixlen
+        )
+        if not is_used and reservations.take(f"service network {candidate}"):
+            return candidate
+    raise NoSubnetError(SERVICE_POOL)
 
 
 def _free_subnet(

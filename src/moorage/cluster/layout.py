@@ -66,6 +66,9 @@ FRONT_PROXY_NAME = "front-proxy-client"
 NODE_CLIENT_NAME = "kube-apiserver-kubelet-client"
 """The common name of the API server's certificate for calls to node agents."""
 
+NETWORK_NAME = "system:moorage-network"
+"""The common name of the network agent's certificate as a client of the API server."""
+
 
 SYSTEM_DATA_DIR = Path("/var/lib/moorage")
 RUN = Path("/run/moorage")

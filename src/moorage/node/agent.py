@@ -51,6 +51,7 @@ from moorage.node.pods.context import NodeContext
 from moorage.node.pods.handler_choice import HandlerRecords, RuntimeClasses
 from moorage.node.pods.hooks import Hooks
 from moorage.node.pods.pod_manager import PodManager
+from moorage.node.pods.pod_network import OpenNetwork, PodNetwork
 from moorage.node.pods.sandboxes import SandboxMaker
 from moorage.node.pods.starting import ContainerStarter
 from moorage.node.pods.stopping import ContainerStopper
@@ -89,10 +90,12 @@ async def run_node(
     machine: Machine | None = None,
     read_handlers: ReadHandlers = reported_handlers,
     engine_changed: asyncio.Event | None = None,
+    network: PodNetwork | None = None,
 ) -> None:
     """Run the agent of one node until cancelled; its end never affects running pods.
 
-    Set `engine_changed` to have the engine checked before the next periodic check.
+    Set `engine_changed` to have the engine checked before the next periodic check. `network` puts
+    the rules of pods in force, none by default.
 
     Raises OptionsError before anything is started when the options are invalid, or when the engine
     does not match them; OSError when the HTTPS port is in use.
@@ -104,7 +107,17 @@ async def run_node(
     if machine is None:
         machine = await asyncio.to_thread(this_machine, options.root_dir)
     async with HttpClient() as http:
-        agent = _Agent(client, cri, options, clock, machine, http, read_handlers, engine_changed)
+        agent = _Agent(
+            client,
+            cri,
+            options,
+            clock,
+            machine,
+            http,
+            read_handlers,
+            engine_changed,
+            network or OpenNetwork(),
+        )
         await agent.run()
 
 
@@ -134,8 +147,10 @@ class _Agent:
         http: HttpClient,
         read_handlers: ReadHandlers,
         engine_changed: asyncio.Event | None,
+        network: PodNetwork,
     ) -> None:
         self._client = client
+        self._network = network
         self._options = options
         self._clock = clock
         self._machine = machine
@@ -452,6 +467,7 @@ class _Agent:
             volumes=volumes,
             images=images,
             sandboxes=sandboxes,
+            network=self._network,
             starter=starter,
             stopper=stopper,
             checks=Checks(engine, http),

@@ -32,6 +32,7 @@ from moorage.node.pods.allocations import AllocationRecords
 from moorage.node.pods.context import NodeContext
 from moorage.node.pods.handler_choice import HandlerRecords, RuntimeClasses
 from moorage.node.pods.hooks import Hooks
+from moorage.node.pods.pod_network import OpenNetwork
 from moorage.node.pods.sandboxes import SandboxMaker
 from moorage.node.pods.starting import ContainerStarter
 from moorage.node.pods.stopping import ContainerStopper
@@ -297,6 +298,7 @@ class Life:
             api, followed, HandlerRecords(paths), is_enabled=self.has_classes_enabled
         )
         return NodeContext(
+            network=OpenNetwork(),
             options=options,
             paths=paths,
             clock=clock,

@@ -33,6 +33,8 @@ class Credentials:
         self.scheduler = self.named("scheduler")
         self.controllers_server = self.named("controllers-server")
         self.scheduler_server = self.named("scheduler-server")
+        self.network = self.named("network")
+        """The network agent's client certificate."""
         self.node = self.named("node")
         self.node_server = self.named("node-server")
         self.node_client = self.named("apiserver-node-client")

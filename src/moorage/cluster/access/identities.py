@@ -20,7 +20,13 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from moorage.api.issued_certificates import certificate_builder, key_pem, with_role
 from moorage.cluster.access.credentials import Pair
 from moorage.cluster.access.private_files import write_private
-from moorage.cluster.layout import CLUSTER_DOMAIN, FRONT_PROXY_NAME, NODE_CLIENT_NAME, Layout
+from moorage.cluster.layout import (
+    CLUSTER_DOMAIN,
+    FRONT_PROXY_NAME,
+    NETWORK_NAME,
+    NODE_CLIENT_NAME,
+    Layout,
+)
 from moorage.cluster.settings import Settings, SettingsError
 from moorage.linux.trust import make_private
 
@@ -271,6 +277,7 @@ def _subjects(settings: Settings) -> dict[str, Subject]:
         "admin": Subject("kubernetes-admin", "system:masters"),
         "controllers": Subject("system:kube-controller-manager"),
         "scheduler": Subject("system:kube-scheduler"),
+        "network": Subject(NETWORK_NAME),
         "controllers-server": Subject("kube-controller-manager", hosts=_LOOPBACK),
         "scheduler-server": Subject("kube-scheduler", hosts=_LOOPBACK),
         "node": Subject(node, "system:nodes"),

@@ -106,12 +106,12 @@ def setup_script(network: PodNetwork, saved: str, *, refuses_for_host: bool = Tr
         *_jump(tables.get("nat"), "POSTROUTING", chain),
     ]
     is_filtered = filtering is not None and _filters_forwarding(network, filtering)
-    forwarding = _refusals(network, chain, f"-i {network.bridge} ")
+    forwarding = _refusals(network, chain, f"-s {pods} ")
     if is_filtered:
         related = "-m conntrack --ctstate RELATED,ESTABLISHED,DNAT"
         forwarding += [
-            f"-A {chain} -i {network.bridge} -j ACCEPT",
-            f"-A {chain} -o {network.bridge} {related} -j ACCEPT",
+            f"-A {chain} -s {pods} -j ACCEPT",
+            f"-A {chain} -d {pods} {related} -j ACCEPT",
         ]
     if forwarding:
         forwarding = [f":{chain} - [0:0]", *forwarding, *_jump(filtering, "FORWARD", chain)]

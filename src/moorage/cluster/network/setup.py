@@ -7,6 +7,7 @@ error.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
@@ -35,7 +36,9 @@ from moorage.cluster.network.subnet import (
 from moorage.cluster.settings import Settings
 from moorage.linux.atomic_file import replace_file
 from moorage.linux.command import Answer, CommandError, must_run
+from moorage.linux.nftables import Nftables, NftablesError, NftablesMissingError
 from moorage.linux.trust import make_private
+from moorage.network.frame import table_name, tables_removal
 
 # Network plan: the pod network that a cluster's settings and the host's routes give.
 
@@ -133,6 +136,7 @@ async def remove(network: PodNetwork, host: Inventory) -> None:
     """Remove the bridge, the rules and CNI's cached results. Raises CommandError."""
     if host.firewall.is_usable:
         await _remove_rules(network, host)
+    await asyncio.to_thread(_remove_tables, network)
     bridge = _INTERFACES / network.bridge
     if bridge.exists():
         try:
@@ -154,6 +158,23 @@ def forget(network: PodNetwork, sandbox_ids: Iterable[str] = ()) -> None:
             entry.unlink(missing_ok=True)
 
 
+def _remove_tables(network: PodNetwork) -> None:
+    """Remove the network agent's tables. Raises CommandError."""
+    try:
+        kernel = Nftables()
+    except NftablesMissingError:
+        # What made them is no longer installed, or never was.
+        return
+    try:
+        kernel.run(tables_removal(network.cluster_id))
+    except NftablesError as error:
+        raise CommandError(
+            ["nft", "delete", "table", table_name(network.cluster_id)], str(error)
+        ) from error
+    finally:
+        kernel.close()
+
+
 async def _make_bridge(network: PodNetwork, host: Inventory) -> None:
     commands = []
     if not (_INTERFACES / network.bridge).exists():
@@ -165,6 +186,10 @@ async def _make_bridge(network: PodNetwork, host: Inventory) -> None:
         f"link set {network.bridge} mtu {network.mtu} up",
         f"addr replace {place} brd + dev {network.bridge}",
     ]
+    if network.services is not None:
+        # So that the host itself reaches Services, with the gateway's address as the source, also
+        # where it has no default route. Packets are sent to endpoints before they would take it.
+        commands.append(f"route replace {network.services} dev {network.bridge}")
     try:
         await _run(host, "ip", "-batch", "-", stdin="".join(f"{line}\n" for line in commands))
     except CommandError as error:
@@ -220,13 +245,17 @@ async def _make_rules(network: PodNetwork, host: Inventory) -> str:
 
 
 def _script(network: PodNetwork, saved: str) -> str:
-    """Return the setup script; with a route to the service network, it refuses only pods."""
+    """Return the setup script; with another's route to services, it refuses only pods."""
     is_routed = _has_route_to_services(network)
     return setup_script(network, saved, refuses_for_host=not is_routed)
 
 
 def _has_route_to_services(network: PodNetwork) -> bool:
-    routed = (route.network for route in host_routes() if route.network.prefixlen)
+    routed = (
+        route.network
+        for route in host_routes()
+        if route.network.prefixlen and route.interface != network.bridge
+    )
     services = network.services
     return services is not None and any(services.overlaps(destination) for destination in routed)
 

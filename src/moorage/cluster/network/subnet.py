@@ -86,10 +86,7 @@ def write_conflist(network: PodNetwork, mark_chain: str | None) -> str:
 
 def _bridge(network: PodNetwork) -> dict[str, object]:
     return {
-        "type": "bridge",
-        "bridge": network.bridge,
-        "isGateway": True,
-        "hairpinMode": True,
+        "type": "ptp",
         "mtu": network.mtu,
         "ipam": {
             "type": "host-local",

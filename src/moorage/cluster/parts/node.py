@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
+from ipaddress import IPv4Network
 from pathlib import Path
 
 from moorage.api.clock import SystemClock
@@ -15,6 +16,7 @@ from moorage.api.errors import StatusError
 from moorage.api.host_ports import Listener
 from moorage.api.logs import Log
 from moorage.api.meta import ObjectReference
+from moorage.api.pods import Pod
 from moorage.api.runtime_group import WORKING, RuntimeProfile
 from moorage.cluster.access.credentials import Credentials
 from moorage.cluster.engine.handler_discovery import NodeDiscovery, discovery_of
@@ -30,11 +32,15 @@ from moorage.cluster.supervision.readiness import notify_ready
 from moorage.linux.atomic_file import write_durably
 from moorage.linux.descriptors import raise_descriptor_limit
 from moorage.linux.host import Host, read_host
+from moorage.linux.nftables import Nftables
+from moorage.network.agent import NetworkAgent, NetworkRefusedError
+from moorage.network.frame import IPV4
 from moorage.node.agent import COMPONENT, run_node
 from moorage.node.configuration import NodeConfiguration, load_configuration
 from moorage.node.images.verification import Verification
 from moorage.node.machine.machine import this_machine
 from moorage.node.options import NodeOptions, ServerOptions
+from moorage.node.pods.pod_network import PodNetworkError
 from moorage.runtimes.custom_resources import install_definitions
 from moorage.runtimes.installing.following import InstallationFollower
 from moorage.runtimes.probing.default_classes import create_classes
@@ -106,14 +112,60 @@ async def run(layout: Layout, settings: Settings) -> None:
             if not settings.cri:
                 tasks.create_task(follow_handlers(cri, events, partial(_notify, changed)))
             tasks.create_task(_announce_plain(client, settings, credentials))
+        network = await _network_agent(stack, tasks, settings, credentials)
         await run_node(
             client,
             cri,
             options_of(layout, settings, credentials, host),
+            network=None if network is None else PodRules(network),
             machine=machine,
             read_handlers=found.read if settings.has_runtimes else partial(read_handlers, cri),
             engine_changed=changed,
         )
+
+
+async def _network_agent(
+    stack: AsyncExitStack, tasks: asyncio.TaskGroup, settings: Settings, credentials: Credentials
+) -> NetworkAgent | None:
+    """Start the agent for Services and policies; None with an external engine's network."""
+    if settings.cri:
+        return None
+    kernel = Nftables()
+    stack.callback(kernel.close)
+    client = await stack.enter_async_context(
+        connected(settings, credentials, credentials.network, "moorage-network")
+    )
+    networks = {IPV4: (IPv4Network(settings.pod_network), IPv4Network(settings.service_network))}
+    agent = NetworkAgent(
+        client,
+        kernel,
+        cluster_id=settings.cluster_id,
+        node=settings.node_name,
+        networks=networks,
+    )
+    tasks.create_task(agent.run())
+    return agent
+
+
+class PodRules:
+    """The network agent as the node agent sees it."""
+
+    def __init__(self, agent: NetworkAgent) -> None:
+        self._agent = agent
+
+    async def admit(self, pod: Pod, addresses: Sequence[str]) -> None:
+        """Put a pod's rules in force. Raises PodNetworkError."""
+        meta = pod.metadata
+        ports = [
+            (port.protocol or "TCP", port.name, port.container_port)
+            for container in pod.spec.containers
+            for port in container.ports
+            if port.name
+        ]
+        try:
+            await self._agent.admit(meta.uid, meta.namespace, meta.labels, addresses, ports)
+        except NetworkRefusedError as error:
+            raise PodNetworkError(str(error)) from error
 
 
 async def _discovery(
@@ -201,18 +253,24 @@ def options_of(
         seccomp_default=settings.seccomp_default,
         oom_score_floor=host.oom_score_floor,
         cluster_domain=CLUSTER_DOMAIN,
-        # Nothing routes the cluster's service addresses yet, so pods get the API's own address.
-        service_environment={
-            "KUBERNETES_SERVICE_HOST": settings.pod_facing_address,
-            "KUBERNETES_SERVICE_PORT": str(settings.api_port),
-            "KUBERNETES_SERVICE_PORT_HTTPS": str(settings.api_port),
-        },
+        service_environment=_service_environment(settings),
         listeners=(*settings.listeners, *_engine_listeners(settings)),
         gates=settings.gates,
         eviction=configuration.eviction,
         static_pod_path=configuration.static_pod_path,
         shutdown_periods=configuration.shutdown_periods,
     )
+
+
+def _service_environment(settings: Settings) -> dict[str, str]:
+    """Return the API's address for pods of an external engine: nothing routes Services there."""
+    if not settings.cri:
+        return {}
+    return {
+        "KUBERNETES_SERVICE_HOST": settings.pod_facing_address,
+        "KUBERNETES_SERVICE_PORT": str(settings.api_port),
+        "KUBERNETES_SERVICE_PORT_HTTPS": str(settings.api_port),
+    }
 
 
 def _configuration(settings: Settings) -> NodeConfiguration:

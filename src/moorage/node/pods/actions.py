@@ -36,6 +36,7 @@ from moorage.node.pods.allocations import (
 from moorage.node.pods.context import NodeContext
 from moorage.node.pods.handler_choice import HandlerError
 from moorage.node.pods.plan import Kill, NewSandbox, Reason
+from moorage.node.pods.pod_network import PodNetworkError
 from moorage.node.pods.start_timeline import StartTimeline
 from moorage.node.pods.starting import HookFailedError, Launch
 from moorage.node.runtime.views import PodView, SandboxView
@@ -256,6 +257,12 @@ class PodActions:
             if handler is None:
                 handler = await context.classes.handler(pod, view)
             config = await context.sandboxes.config(pod, sandbox.attempt, handler)
+            if not pod.spec.host_network:
+                await context.network.admit(pod, sandbox.ips)
+        except PodNetworkError as error:
+            message = f"network is not ready: {error}"
+            context.events.pod(pod, WARNING, "NetworkNotReady", message)
+            raise SyncError("NetworkNotReady", message) from error
         except (
             ConfigError,
             OSError,

@@ -18,6 +18,7 @@ from moorage.node.paths import NodePaths
 from moorage.node.pod_facts.events import PodEvents
 from moorage.node.pods.allocations import AllocationRecords
 from moorage.node.pods.handler_choice import RuntimeClasses
+from moorage.node.pods.pod_network import PodNetwork
 from moorage.node.pods.sandboxes import SandboxMaker
 from moorage.node.pods.starting import ContainerStarter
 from moorage.node.pods.stopping import ContainerStopper
@@ -46,6 +47,7 @@ class NodeContext:
     volumes: VolumeKeeper
     images: ImagePuller
     sandboxes: SandboxMaker
+    network: PodNetwork
     starter: ContainerStarter
     stopper: ContainerStopper
     checks: Checks

@@ -85,6 +85,13 @@ COMPONENT_ROLES: dict[str, list[Obj]] = {
         rule("networking.k8s.io", "servicecidrs", "list watch"),
         rule("discovery.k8s.io", "endpointslices", "list watch"),
     ],
+    # The network agent of this cluster: what a service proxy reads, and what policies select.
+    "moorage:network": [
+        rule("core", "services nodes pods namespaces", READ),
+        rule("discovery.k8s.io", "endpointslices", READ),
+        rule("networking.k8s.io", "networkpolicies", READ),
+        EVENTS,
+    ],
     "system:persistent-volume-provisioner": [
         rule("core", "persistentvolumes", "create delete get list watch"),
         rule("core", "persistentvolumeclaims", "get list update watch"),
@@ -146,6 +153,7 @@ _BINDINGS: dict[str, tuple[str, ...]] = {
     "system:kube-controller-manager": ("User system:kube-controller-manager",),
     "system:kube-dns": ("ServiceAccount kube-dns",),
     "system:node-proxier": ("User system:kube-proxy",),
+    "moorage:network": ("User system:moorage-network",),
     "system:kubelet-api-admin": ("User kube-apiserver-kubelet-client",),
     "moorage:runtimeclass-viewer": (_EVERYONE,),
 }

@@ -1,0 +1,1 @@
+"""Network of pods: services, policies, DNS."""

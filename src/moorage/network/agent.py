@@ -1,0 +1,271 @@
+"""Network agent: keeps a node's packet filter as Services, EndpointSlices and policies say.
+
+    informers ─▶ what is dirty ─▶ fragments ─▶ one transaction of nftables
+
+A pod is admitted before its containers start: until then its address has no entry in the maps of
+policies, and every packet from it or to it is dropped. Rules stay in the kernel while the agent is
+away, and a new agent replaces them in one transaction once it has seen everything.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from moorage.api.clock import Clock, SystemClock
+from moorage.api.logs import Log
+from moorage.api.names import Namespace
+from moorage.api.nodes import Node
+from moorage.api.services import Service
+from moorage.linux.nftables import NftablesError
+from moorage.network.frame import Family, frame, table_name
+from moorage.network.objects import (
+    ENDPOINT_SLICES,
+    NETWORK_POLICIES,
+    PODS,
+    EndpointSlice,
+    NetworkPolicy,
+    PodObject,
+)
+from moorage.network.packet_filter import Change, Kernel, PacketFilter
+from moorage.network.policies.peers import NetworkPod
+from moorage.network.policies.state import PolicyState
+from moorage.network.services.endpoints import Place
+from moorage.network.services.rules import service_fragment
+from moorage.network.tables import Table
+from moorage.wire.client.informer import Informer, object_key
+from moorage.wire.client.resources import NAMESPACES, NODES, SERVICES, Resource
+from moorage.wire.client.rest import Client
+
+ZONE_LABEL: Final = "topology.kubernetes.io/zone"
+_TERMINAL: Final = ("Succeeded", "Failed")
+_BATCH_S: Final = 0.005
+"""Pause between two transactions, in which changes gather."""
+_REPAIR_S: Final = 10.0
+
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+log = Log(__name__)
+
+
+class NetworkRefusedError(Exception):
+    """A pod's network cannot be made as its policies say; the text says why and what to do."""
+
+
+class NetworkAgent:
+    """Services and policies of one cluster on one node."""
+
+    def __init__(
+        self,
+        client: Client,
+        kernel: Kernel,
+        *,
+        cluster_id: str,
+        node: str,
+        networks: Mapping[Family, tuple[Network, Network]],
+        clock: Clock | None = None,
+    ) -> None:
+        """`networks` has the networks of pods and of services for each family."""
+        self._clock = clock or SystemClock()
+        self._node = node
+        self._place = Place(node)
+        self._pods_of = {family: pods for family, (pods, _) in networks.items()}
+        self._filter = PacketFilter(
+            kernel,
+            {
+                family: Table(
+                    family.name, table_name(cluster_id), frame(family, str(pods), str(services))
+                )
+                for family, (pods, services) in networks.items()
+            },
+        )
+        self._policies = PolicyState(networks)
+        self._admitted: dict[str, NetworkPod] = {}
+        self._dirty_services: dict[str, None] = {}
+        self._changed = asyncio.Event()
+        self._is_written = asyncio.Event()
+        self._turn = asyncio.Lock()
+        self._services: Informer[Service] = self._informer(client, SERVICES)
+        self._slices: Informer[EndpointSlice] = self._informer(
+            client, ENDPOINT_SLICES, indexes={"service": lambda one: [one.service_key]}
+        )
+        self._network_policies: Informer[NetworkPolicy] = self._informer(client, NETWORK_POLICIES)
+        self._namespaces: Informer[Namespace] = self._informer(client, NAMESPACES)
+        self._pods: Informer[PodObject] = self._informer(client, PODS)
+        self._nodes: Informer[Node] = self._informer(
+            client, NODES, field_selector=f"metadata.name={node}"
+        )
+        self._services.add_handler(self._service_changed)
+        self._slices.add_handler(self._slice_changed)
+        self._network_policies.add_handler(self._policy_changed)
+        self._namespaces.add_handler(self._namespace_changed)
+        self._pods.add_handler(self._pod_changed)
+        self._nodes.add_handler(self._node_changed)
+
+    async def run(self) -> None:
+        """Keep the rules until cancelled; they stay. Raises NftablesError if none can be made."""
+        informers: tuple[Informer[Any], ...] = (
+            self._services,
+            self._slices,
+            self._network_policies,
+            self._namespaces,
+            self._pods,
+            self._nodes,
+        )
+        async with asyncio.TaskGroup() as tasks:
+            for informer in informers:
+                tasks.create_task(informer.run())
+            for informer in informers:
+                await informer.wait_synced()
+            async with self._turn:
+                await self._filter.write(self._changes())
+            self._is_written.set()
+            tasks.create_task(self._repair())
+            while True:
+                await self._changed.wait()
+                self._changed.clear()
+                await self._apply()
+                await self._clock.sleep(_BATCH_S)
+
+    async def admit(
+        self, uid: str, namespace: str, labels: Mapping[str, str], addresses: Iterable[str],
+        ports: Iterable[tuple[str, str, int]] = (),
+    ) -> None:  # fmt: skip
+        """Put a pod's rules in force, before its containers start. Does nothing if they are.
+
+        Raises NetworkRefusedError.
+        """
+        pod = NetworkPod(uid, namespace, dict(labels), tuple(addresses), tuple(ports))
+        if self._admitted.get(uid) == pod:
+            return
+        await self._is_written.wait()
+        for other in [one for one in self._admitted.values() if one.key != uid]:
+            # Its sandbox is gone, or the engine would not have given its address again.
+            if not set(other.addresses).isdisjoint(pod.addresses):
+                del self._admitted[other.key]
+        self._admitted[uid] = pod
+        self._policies.set_pod(uid, pod)
+        try:
+            await self._apply()
+        except NftablesError as error:
+            del self._admitted[uid]
+            raise NetworkRefusedError(
+                f"the packet filter refuses the pod's rules, so it would be cut off: {error}"
+            ) from error
+
+    def release(self, uid: str) -> None:
+        """Forget a pod whose sandbox is gone: its address has no rules from now on."""
+        if self._admitted.pop(uid, None) is not None:
+            self._policies.set_pod(uid, None)
+            self._changed.set()
+
+    async def _apply(self) -> None:
+        async with self._turn:
+            await self._filter.apply(self._changes())
+
+    async def _repair(self) -> None:
+        while True:
+            await self._clock.sleep(_REPAIR_S)
+            if await self._filter.repair():
+                log.warning("another program removed the cluster's packet filter; written again")
+
+    def _changes(self) -> list[Change]:
+        dirty, self._dirty_services = self._dirty_services, {}
+        changes = self._policies.changes()
+        for key in dirty:
+            service = self._services.get_key(key)
+            slices = self._slices.by_index("service", key)
+            changes += [
+                (
+                    family,
+                    f"service/{key}",
+                    service_fragment(service, slices, family, self._place, pods),
+                )
+                for family, pods in self._pods_of.items()
+            ]
+        return changes
+
+    def _service_changed(self, before: Service | None, after: Service | None) -> None:
+        self._touch_service(object_key((after or before).metadata))  # type: ignore[union-attr]
+
+    def _slice_changed(self, before: EndpointSlice | None, after: EndpointSlice | None) -> None:
+        for one in (before, after):
+            if one is not None and one.service_key:
+                self._touch_service(one.service_key)
+
+    def _touch_service(self, key: str) -> None:
+        self._dirty_services[key] = None
+        self._changed.set()
+
+    def _policy_changed(self, before: NetworkPolicy | None, after: NetworkPolicy | None) -> None:
+        one = after or before
+        assert one is not None
+        self._policies.set_policy(one.metadata.namespace, one.metadata.name, after)
+        self._changed.set()
+
+    def _namespace_changed(self, before: Any, after: Any) -> None:
+        meta = (after or before).metadata
+        self._policies.set_namespace(meta.name, None if after is None else meta.labels)
+        self._changed.set()
+
+    def _pod_changed(self, before: PodObject | None, after: PodObject | None) -> None:
+        one = after or before
+        assert one is not None
+        uid = one.metadata.uid
+        if before is not None and before.metadata.uid != uid:
+            self._forget(before.metadata.uid)
+        if after is None or after.status.phase in _TERMINAL:
+            self._forget(uid)
+            return
+        pod = network_pod(after)
+        admitted = self._admitted.get(uid)
+        if admitted is None and (pod is None or self._is_taken(pod)):
+            return
+        if admitted is not None:
+            # The node knows its addresses first; labels may change while it runs.
+            pod = NetworkPod(
+                uid, admitted.namespace, after.metadata.labels, admitted.addresses, admitted.ports
+            )
+            self._admitted[uid] = pod
+        self._policies.set_pod(uid, pod)
+        self._changed.set()
+
+    def _is_taken(self, pod: NetworkPod) -> bool:
+        """Say whether an address is an admitted pod's by now: a status may be late."""
+        return any(
+            not set(pod.addresses).isdisjoint(other.addresses) for other in self._admitted.values()
+        )
+
+    def _forget(self, uid: str) -> None:
+        self._admitted.pop(uid, None)
+        self._policies.set_pod(uid, None)
+        self._changed.set()
+
+    def _node_changed(self, before: Node | None, after: Node | None) -> None:
+        del before
+        zone = after.metadata.labels.get(ZONE_LABEL, "") if after is not None else ""
+        if zone != self._place.zone:
+            self._place = Place(self._node, zone)
+            for service in self._services:
+                self._touch_service(object_key(service.metadata))
+
+    def _informer(self, client: Client, resource: Resource[Any], **options: Any) -> Informer[Any]:
+        return Informer(client, resource, clock=self._clock, **options)
+
+
+def network_pod(pod: PodObject) -> NetworkPod | None:
+    """Return a pod as policies see it, None without an address of its own."""
+    addresses = tuple(one.ip for one in pod.status.pod_ips if one.ip)
+    if pod.spec.host_network or not addresses:
+        return None
+    ports = tuple(
+        (port.protocol or "TCP", port.name, port.container_port)
+        for container in pod.spec.containers
+        for port in container.ports
+        if port.name
+    )
+    return NetworkPod(
+        pod.metadata.uid, pod.metadata.namespace, pod.metadata.labels, addresses, ports
+    )

@@ -1,0 +1,93 @@
+"""Packet filter of a cluster: its tables in the kernel, one for each address family.
+
+A change is one transaction. If the kernel refuses it, because another program removed a table or a
+part of it, the whole tables are written again: what is wanted is there, or an error says why not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from typing import Final, Protocol
+
+from moorage.api.logs import Log
+from moorage.linux.nftables import NftablesError
+from moorage.network.frame import Family
+from moorage.network.tables import Fragment, Table
+
+Change = tuple[Family, str, Fragment]
+"""A fragment for a key in the table of a family; an empty one removes it."""
+
+_SMALL_CHARS: Final = 20_000
+"""A script up to this size takes a few milliseconds, less than a thread is worth."""
+
+log = Log(__name__)
+
+
+class Kernel(Protocol):
+    """Runs scripts of nft(8), as `linux.nftables.Nftables`. Blocks; raises NftablesError."""
+
+    def run(self, script: str) -> str: ...
+
+
+class PacketFilter:
+    """The tables of one cluster. Changes are applied in the order in which they are given."""
+
+    def __init__(self, kernel: Kernel, tables: Mapping[Family, Table]) -> None:
+        self._kernel = kernel
+        self._tables = dict(tables)
+        self._lock = asyncio.Lock()
+        self._is_written = False
+
+    @property
+    def families(self) -> tuple[Family, ...]:
+        return tuple(self._tables)
+
+    async def write(self, changes: Iterable[Change] = ()) -> None:
+        """Replace the tables in the kernel by the whole of what is wanted. Raises NftablesError."""
+        async with self._lock:
+            self._note(changes)
+            await self._write()
+
+    async def apply(self, changes: Iterable[Change]) -> None:
+        """Exchange fragments in the kernel. Raises NftablesError if whole tables fail too."""
+        async with self._lock:
+            script = self._note(changes)
+            if not self._is_written:
+                await self._write()
+            elif script:
+                try:
+                    await self._run(script)
+                except NftablesError as error:
+                    log.warning("packet filter refused a change, written again", reason=error)
+                    await self._write()
+
+    async def repair(self) -> bool:
+        """Write the tables again if one is missing. Return whether one was."""
+        async with self._lock:
+            try:
+                await self._run(
+                    "".join(
+                        f"list chain {t.family} {t.name} forward\n" for t in self._tables.values()
+                    )
+                )
+            except NftablesError:
+                await self._write()
+                return True
+            return False
+
+    def _note(self, changes: Iterable[Change]) -> str:
+        return "".join(
+            self._tables[family].replace(key, fragment) for family, key, fragment in changes
+        )
+
+    async def _write(self) -> None:
+        self._is_written = False
+        await self._run("".join(table.script() for table in self._tables.values()))
+        self._is_written = True
+
+    async def _run(self, script: str) -> None:
+        if len(script) <= _SMALL_CHARS:
+            self._kernel.run(script)
+        else:
+            await asyncio.to_thread(self._kernel.run, script)

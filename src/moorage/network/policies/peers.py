@@ -1,0 +1,121 @@
+"""Peers of a policy: which pods a pair of selectors selects, as a set of their addresses. Pure.
+
+Source: networking.k8s.io/v1 `NetworkPolicyPeer`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import msgspec
+
+from moorage.api.labels import Selector, from_object
+from moorage.network.frame import Family
+from moorage.network.objects import PolicyPeer
+from moorage.network.tables import Collection, Fragment
+
+_HASH_DIGITS = 12
+
+Labels = Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkPod:
+    """A pod with an address of its own, as policies see it.
+
+    `ports` are the named container ports: protocol, name, number.
+    """
+
+    key: str
+    namespace: str
+    labels: Labels
+    addresses: tuple[str, ...]
+    ports: tuple[tuple[str, str, int], ...] = ()
+
+    def addresses_of(self, family: Family) -> tuple[str, ...]:
+        is_wanted = (
+            (lambda one: ":" in one) if family.name == "ip6" else (lambda one: ":" not in one)
+        )
+        return tuple(filter(is_wanted, self.addresses))
+
+
+@dataclass(frozen=True)
+class Peers:
+    """The pods that a peer selects. Selectors are JSON, so that equal peers are one set.
+
+    Without `namespaces`, the pods of `namespace`. With a `port`, a protocol and a name, the pods
+    that have such a port, each with its number.
+    """
+
+    namespace: str
+    pods: bytes
+    namespaces: bytes | None = None
+    port: tuple[str, str] | None = None
+
+    @cached_property
+    def name(self) -> str:
+        """The name of the set."""
+        text = msgspec.json.encode((self.namespace, self.pods, self.namespaces, self.port))
+        return f"peers-{hashlib.sha256(text).hexdigest()[:_HASH_DIGITS]}"
+
+    def includes(self, pod: NetworkPod, namespaces: Mapping[str, Labels]) -> bool:
+        """Say whether a pod is one of them, given the labels of the namespaces."""
+        if self._namespaces is None:
+            is_here = pod.namespace == self.namespace
+        else:
+            labels = namespaces.get(pod.namespace)
+            is_here = labels is not None and self._namespaces.matches(labels)
+        return is_here and self._pods.matches(pod.labels)
+
+    def elements(self, pod: NetworkPod, family: Family) -> list[str]:
+        """Return the elements of a pod that is one of them."""
+        addresses = pod.addresses_of(family)
+        if self.port is None:
+            return list(addresses)
+        return [
+            f"{address} . {number}"
+            for protocol, name, number in pod.ports
+            if (protocol, name) == self.port
+            for address in addresses
+        ]
+
+    def collection(self, family: Family) -> Collection:
+        return Collection(
+            "set", family.type if self.port is None else f"{family.type} . inet_service"
+        )
+
+    def fragment(self, members: Iterable[NetworkPod], family: Family) -> Fragment:
+        """Return the set with the addresses of the pods that belong to it."""
+        elements = {element: "" for pod in members for element in self.elements(pod, family)}
+        return Fragment(
+            collections={self.name: self.collection(family)},
+            elements={self.name: elements} if elements else {},
+        )
+
+    @cached_property
+    def _pods(self) -> Selector:
+        return from_object(msgspec.json.decode(self.pods))
+
+    @cached_property
+    def _namespaces(self) -> Selector | None:
+        return (
+            None if self.namespaces is None else from_object(msgspec.json.decode(self.namespaces))
+        )
+
+
+def peers_of(peer: PolicyPeer, namespace: str, port: tuple[str, str] | None = None) -> Peers:
+    """Return the pods of a peer with selectors, in a policy of a namespace."""
+    return Peers(
+        "" if peer.namespace_selector is not None else namespace,
+        _canonical(peer.pod_selector or {}),
+        None if peer.namespace_selector is None else _canonical(peer.namespace_selector),
+        port,
+    )
+
+
+def _canonical(selector: Mapping[str, Any]) -> bytes:
+    return msgspec.json.encode(selector, order="sorted")
