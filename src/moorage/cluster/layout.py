@@ -77,6 +77,8 @@ PROBE_RESULTS = Path("/var/cache/moorage/probes")
 """State that a reboot removes: a directory for each cluster, named by its ID."""
 ENGINE_SOCKET = "engine.sock"
 """The socket of the cluster's own engine, in its run directory."""
+DNS_SOCKET = "dns.sock"
+"""The socket in the run directory on which the cluster DNS is told the names of Services."""
 
 
 class Layout(msgspec.Struct, frozen=True):

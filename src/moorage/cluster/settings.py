@@ -146,6 +146,16 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return CONTROLLERS in self.without and NODE not in self.without
 
     @property
+    def dns_address(self) -> str:
+        """The address of the cluster DNS on the bridge, which no pod gets."""
+        return str(ipaddress.IPv4Network(self.pod_network)[2])
+
+    @property
+    def dns_ip(self) -> str:
+        """The cluster IP of the Service `kube-dns`."""
+        return str(ipaddress.IPv4Network(self.service_network)[10])
+
+    @property
     def gateway(self) -> str:
         """The pods' gateway: the host's address on the bridge, where pods reach the API."""
         return str(ipaddress.IPv4Network(self.pod_network)[1])

@@ -12,6 +12,8 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 from moorage.api.clock import Clock, SystemClock
@@ -20,6 +22,8 @@ from moorage.api.names import Namespace
 from moorage.api.nodes import Node
 from moorage.api.services import Service
 from moorage.linux.nftables import NftablesError
+from moorage.network.dns.feed import RecordSender
+from moorage.network.dns.records import ServiceRecord, service_record
 from moorage.network.frame import Family, frame, table_name
 from moorage.network.objects import (
     ENDPOINT_SLICES,
@@ -54,6 +58,22 @@ class NetworkRefusedError(Exception):
     """A pod's network cannot be made as its policies say; the text says why and what to do."""
 
 
+@dataclass(frozen=True, slots=True)
+class ClusterDns:
+    """The DNS of the cluster: the socket on which it gets records, and its address.
+
+    It runs on the host, but policies name it by the labels that its pods have elsewhere.
+    """
+
+    socket: Path
+    address: str
+
+    @property
+    def as_pod(self) -> NetworkPod:
+        ports = (("UDP", "dns", 53), ("TCP", "dns-tcp", 53))
+        return NetworkPod("dns", "kube-system", {"k8s-app": "kube-dns"}, (self.address,), ports)
+
+
 class NetworkAgent:
     """Services and policies of one cluster on one node."""
 
@@ -65,6 +85,7 @@ class NetworkAgent:
         cluster_id: str,
         node: str,
         networks: Mapping[Family, tuple[Network, Network]],
+        dns: ClusterDns | None = None,
         clock: Clock | None = None,
     ) -> None:
         """`networks` has the networks of pods and of services for each family."""
@@ -97,6 +118,16 @@ class NetworkAgent:
         self._nodes: Informer[Node] = self._informer(
             client, NODES, field_selector=f"metadata.name={node}"
         )
+        self._records: RecordSender | None = None
+        if dns is not None:
+            self._records = RecordSender(
+                dns.socket,
+                services=lambda: [object_key(one.metadata) for one in self._services],
+                namespaces=lambda: [one.metadata.name for one in self._namespaces],
+                record_of=self._record_of,
+                clock=self._clock,
+            )
+            self._policies.set_pod("dns", dns.as_pod)
         self._services.add_handler(self._service_changed)
         self._slices.add_handler(self._slice_changed)
         self._network_policies.add_handler(self._policy_changed)
@@ -123,6 +154,8 @@ class NetworkAgent:
                 await self._filter.write(self._changes())
             self._is_written.set()
             tasks.create_task(self._repair())
+            if self._records is not None:
+                tasks.create_task(self._records.run())
             while True:
                 await self._changed.wait()
                 self._changed.clear()
@@ -198,6 +231,14 @@ class NetworkAgent:
     def _touch_service(self, key: str) -> None:
         self._dirty_services[key] = None
         self._changed.set()
+        if self._records is not None:
+            self._records.touch_service(key)
+
+    def _record_of(self, key: str) -> ServiceRecord | None:
+        service = self._services.get_key(key)
+        if service is None:
+            return None
+        return service_record(service, self._slices.by_index("service", key))
 
     def _policy_changed(self, before: NetworkPolicy | None, after: NetworkPolicy | None) -> None:
         one = after or before
@@ -208,6 +249,8 @@ class NetworkAgent:
     def _namespace_changed(self, before: Any, after: Any) -> None:
         meta = (after or before).metadata
         self._policies.set_namespace(meta.name, None if after is None else meta.labels)
+        if self._records is not None and (before is None or after is None):
+            self._records.touch_namespace(meta.name)
         self._changed.set()
 
     def _pod_changed(self, before: PodObject | None, after: PodObject | None) -> None:

@@ -185,6 +185,7 @@ async def _make_bridge(network: PodNetwork, host: Inventory) -> None:
     commands += [
         f"link set {network.bridge} mtu {network.mtu} up",
         f"addr replace {place} brd + dev {network.bridge}",
+        f"addr replace {network.dns_address}/32 dev {network.bridge}",
     ]
     if network.services is not None:
         # So that the host itself reaches Services, with the gateway's address as the source, also

@@ -62,6 +62,11 @@ class PodNetwork:
         """The host's address on the bridge."""
         return self.subnet[1]
 
+    @property
+    def dns_address(self) -> IPv4Address:
+        """The address of the cluster DNS on the bridge."""
+        return self.subnet[2]
+
 
 def bridge_name(cluster_id: str) -> str:
     """Return the interface name of a cluster's bridge. Raises ValueError for a long cluster ID."""
@@ -91,7 +96,15 @@ def _bridge(network: PodNetwork) -> dict[str, object]:
         "ipam": {
             "type": "host-local",
             "dataDir": str(network.leases),
-            "ranges": [[{"subnet": str(network.subnet), "gateway": str(network.gateway)}]],
+            "ranges": [
+                [
+                    {
+                        "subnet": str(network.subnet),
+                        "rangeStart": str(network.dns_address + 1),
+                        "gateway": str(network.gateway),
+                    }
+                ]
+            ],
             "routes": [{"dst": "0.0.0.0/0"}],
         },
     }

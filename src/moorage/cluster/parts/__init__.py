@@ -2,6 +2,7 @@
 
     apiserver     the API and its store
     controllers   controllers and scheduler, or one of them
+    dns           the cluster DNS, where Services are routed
     engine        the container engine, unless an external one is used
     node          the node agent
 

@@ -23,7 +23,8 @@ from moorage.cluster.engine.handler_discovery import NodeDiscovery, discovery_of
 from moorage.cluster.engine.handlers import NodeEvents, follow_handlers, read_handlers
 from moorage.cluster.engine.paths import cgroup_root, engine_paths
 from moorage.cluster.engine.target import installer_of, node_target
-from moorage.cluster.layout import CLUSTER_DOMAIN, NODE_CLIENT_NAME, Layout
+from moorage.cluster.layout import CLUSTER_DOMAIN, DNS_SOCKET, NODE_CLIENT_NAME, RUN, Layout
+from moorage.cluster.network.dns_service import apply_dns_service
 from moorage.cluster.parts.connection import connected
 from moorage.cluster.reservations import system_reserved
 from moorage.cluster.settings import CONTROLLERS, Settings
@@ -33,7 +34,7 @@ from moorage.linux.atomic_file import write_durably
 from moorage.linux.descriptors import raise_descriptor_limit
 from moorage.linux.host import Host, read_host
 from moorage.linux.nftables import Nftables
-from moorage.network.agent import NetworkAgent, NetworkRefusedError
+from moorage.network.agent import ClusterDns, NetworkAgent, NetworkRefusedError
 from moorage.network.frame import IPV4
 from moorage.node.agent import COMPONENT, run_node
 from moorage.node.configuration import NodeConfiguration, load_configuration
@@ -142,6 +143,7 @@ async def _network_agent(
         cluster_id=settings.cluster_id,
         node=settings.node_name,
         networks=networks,
+        dns=ClusterDns(RUN / settings.cluster_id / DNS_SOCKET, settings.dns_address),
     )
     tasks.create_task(agent.run())
     return agent
@@ -253,6 +255,7 @@ def options_of(
         seccomp_default=settings.seccomp_default,
         oom_score_floor=host.oom_score_floor,
         cluster_domain=CLUSTER_DOMAIN,
+        cluster_dns=() if settings.cri else (settings.dns_ip,),
         service_environment=_service_environment(settings),
         listeners=(*settings.listeners, *_engine_listeners(settings)),
         gates=settings.gates,
@@ -393,6 +396,8 @@ async def _prepare_api(
 
 async def prepare_api(admin: Client, settings: Settings, handlers: Mapping[str, str]) -> None:
     """Create classes of handlers and of storage. Raises StatusError, UnreachableError."""
+    if not settings.cri:
+        await apply_dns_service(admin, settings)
     if settings.is_enabled("RuntimeClass") and settings.default_classes:
         await create_classes(admin, handlers)
     await create_storage_class(admin)

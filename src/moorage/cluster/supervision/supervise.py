@@ -108,6 +108,8 @@ def parts_of(layout: Layout, settings: Settings) -> tuple[Part, ...]:
     if settings.has_node and not settings.cri:
         engine_probe = CriProbe(RUN / settings.cluster_id / ENGINE_SOCKET)
         parts.append(part("engine", "container engine", probe=engine_probe))
+        dns = f"port 53 of {settings.dns_address}"
+        parts.append(part("dns", "cluster DNS", listens_on=dns))
     if settings.has_node:
         parts.append(part("node", f"node {settings.node_name}", probe=node_probe, listens_on=agent))
     clients = [name for name in (CONTROLLERS, SCHEDULER) if name not in settings.without]

@@ -1,0 +1,1 @@
+"""Cluster DNS: names of Services and their endpoints, and a forwarder for all others."""

@@ -1,0 +1,155 @@
+"""Feed: the records of Services on their way from the network agent to the DNS process.
+
+A sender connects to the process's Unix socket, sends everything, and then what changes. What was
+sent stays in the process while there is no sender, so that names are answered meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from moorage.api.clock import Clock
+from moorage.api.logs import Log
+from moorage.network.dns.records import MAX_LINE_BYTES, Message, ServiceRecord
+from moorage.network.dns.zone import Zone
+
+_RETRY_S: Final = 0.2
+
+log = Log(__name__)
+
+
+class RecordSender:
+    """Sends records over a Unix socket, and sends all of them again after each break."""
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        services: Callable[[], Iterable[str]],
+        namespaces: Callable[[], Iterable[str]],
+        record_of: Callable[[str], ServiceRecord | None],
+        clock: Clock,
+    ) -> None:
+        """`services` and `namespaces` return all names, `record_of` what a Service has now."""
+        self._path = path
+        self._services = services
+        self._namespaces = namespaces
+        self._record_of = record_of
+        self._clock = clock
+        self._dirty: dict[tuple[str, str], None] = {}
+        self._sent: dict[str, int] = {}
+        self._changed = asyncio.Event()
+
+    def touch_service(self, key: str) -> None:
+        """Note that a Service or an endpoint of it may have changed."""
+        self._dirty["service", key] = None
+        self._changed.set()
+
+    def touch_namespace(self, name: str) -> None:
+        """Note that a namespace was created or deleted."""
+        self._dirty["namespace", name] = None
+        self._changed.set()
+
+    async def run(self) -> None:
+        """Send until cancelled."""
+        while True:
+            try:
+                _, writer = await asyncio.open_unix_connection(self._path)
+            except OSError:
+                # The process has not started yet, or is started again.
+                await self._clock.sleep(_RETRY_S)
+                continue
+            try:
+                await self._send_all(writer)
+            except OSError as error:
+                log.info("DNS records are sent again", reason=error)
+            finally:
+                writer.close()
+
+    async def _send_all(self, writer: asyncio.StreamWriter) -> None:
+        self._dirty.clear()
+        self._sent.clear()
+        for name in self._namespaces():
+            await _write(writer, Message(namespace=name, is_there=True))
+        for key in self._services():
+            await self._send_service(writer, key)
+        await _write(writer, Message(complete=True))
+        while True:
+            await self._changed.wait()
+            self._changed.clear()
+            dirty, self._dirty = self._dirty, {}
+            present = set(self._namespaces())
+            for kind, name in dirty:
+                if kind == "service":
+                    await self._send_service(writer, name)
+                else:
+                    await _write(writer, Message(namespace=name, is_there=name in present))
+
+    async def _send_service(self, writer: asyncio.StreamWriter, key: str) -> None:
+        message = Message(service=key, record=self._record_of(key))
+        # Most changes of slices change no name.
+        digest = hash(msgspec.json.encode(message.record))
+        if self._sent.get(key) == digest:
+            return
+        await _write(writer, message)
+        if message.record is None:
+            self._sent.pop(key, None)
+        else:
+            self._sent[key] = digest
+
+
+class RecordReceiver:
+    """Puts what a sender sends into a zone. Only the last sender that connected counts."""
+
+    def __init__(self, zone: Zone, *, changed: Callable[[], None]) -> None:
+        """`changed` is called after each change, with the zone complete or as it was before."""
+        self._zone = zone
+        self._changed = changed
+        self._sender: asyncio.StreamWriter | None = None
+        self.is_complete = False
+
+    async def receive(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Receive from a sender until its end."""
+        if self._sender is not None:
+            self._sender.close()
+        self._sender = writer
+        namespaces: set[str] = set()
+        services: set[str] = set()
+        is_first_part = True
+        try:
+            while line := await reader.readline():
+                if self._sender is not writer:
+                    return
+                message = msgspec.json.decode(line, type=Message)
+                if message.complete:
+                    self._zone.keep_only(namespaces, services)
+                    self.is_complete, is_first_part = True, False
+                elif message.service:
+                    self._zone.set_service(message.service, message.record)
+                    services.add(message.service)
+                else:
+                    self._zone.set_namespace(message.namespace, is_there=message.is_there)
+                    namespaces.add(message.namespace)
+                if not is_first_part:
+                    namespaces, services = set(), set()
+                self._changed()
+        except (ValueError, ConnectionError) as error:
+            log.warning("DNS records are not received", reason=error)
+        finally:
+            if self._sender is writer:
+                self._sender = None
+            writer.close()
+
+
+async def _write(writer: asyncio.StreamWriter, message: Message) -> None:
+    line = msgspec.json.encode(message)
+    if len(line) > MAX_LINE_BYTES:
+        log.warning("too many endpoints for DNS", service=message.service)
+        return
+    writer.write(line + b"\n")
+    await writer.drain()
