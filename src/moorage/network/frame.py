@@ -137,6 +137,7 @@ def frame(family: Family, pods: str, services: str) -> str:
  chain input {{
   type filter hook input priority -10; policy accept;
   ct state established,related accept
+  iifname "lo" accept
   {local_port} vmap @{NO_ENDPOINT_PORTS}
   {ip} saddr {pods} jump egress-of-pods
  }}

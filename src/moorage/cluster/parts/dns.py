@@ -6,6 +6,7 @@ It has no access to the API. The network agent in the node's part sends it the n
 from __future__ import annotations
 
 import asyncio
+import encodings.idna
 import os
 import socket
 from collections.abc import Iterator
@@ -29,6 +30,8 @@ from moorage.network.dns.zone import Zone
 PORT = 53
 RESOLV_CONF = Path("/etc/resolv.conf")
 _NOBODY = 65534
+# An address given as text is encoded by it, and nobody may not read the interpreter's directory.
+IDNA = encodings.idna
 # Lets a socket bind the address before the engine's part has made the bridge that has it.
 _IP_FREEBIND = 15
 _BACKLOG = 128
@@ -61,7 +64,7 @@ async def run(layout: Layout, settings: Settings) -> None:
         )
         give_up_root()
         notify_ready()
-        async with asyncio.TaskGroup() as tasks, feed:
+        async with feed, asyncio.TaskGroup() as tasks:
             tasks.create_task(_follow_servers(forwarder, excluded))
             tasks.create_task(server.run(datagrams, listener))
 

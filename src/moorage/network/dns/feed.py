@@ -59,15 +59,18 @@ class RecordSender:
         """Send until cancelled."""
         while True:
             try:
-                _, writer = await asyncio.open_unix_connection(self._path)
+                reader, writer = await asyncio.open_unix_connection(self._path)
             except OSError:
                 # The process has not started yet, or is started again.
                 await self._clock.sleep(_RETRY_S)
                 continue
             try:
-                await self._send_all(writer)
-            except OSError as error:
-                log.info("DNS records are sent again", reason=error)
+                async with asyncio.TaskGroup() as tasks:
+                    tasks.create_task(self._send_all(writer))
+                    await reader.read()
+                    raise ConnectionResetError("the DNS process has ended")
+            except* OSError as errors:
+                log.info("DNS records are sent again", reason=errors.exceptions[0])
             finally:
                 writer.close()
 

@@ -92,6 +92,20 @@ def error_reply(query: Query, code: int) -> bytes:
     return bytes(reply.pack())
 
 
+def question(name: Name, kind: str) -> bytes:
+    """Return a query of our own."""
+    query = DNSRecord(q=dnslib.DNSQuestion(_label(name), getattr(dnslib.QTYPE, kind)))
+    return bytes(query.pack())
+
+
+def records_of(reply: bytes) -> list[dnslib.RR]:
+    """Return the answer's records of a reply. Raises UnreadableError."""
+    try:
+        return list(DNSRecord.parse(reply).rr)
+    except (dnslib.DNSError, ValueError, IndexError, RecursionError) as error:
+        raise UnreadableError(str(error)) from error
+
+
 @dataclass(frozen=True, slots=True)
 class Resolved:
     """Records of a name, with those of its aliases; `outside` is an alias that is not ours."""
@@ -141,6 +155,9 @@ def _encoded(
     # Names are written as they were asked for: clients compare the bits of case.
     asked = query.message.q.qname
     for record in records:
+        if record.type == "SOA":
+            reply.add_answer(_authority(zone, serial))
+            continue
         reply.add_answer(_resource_record(record, asked if record.name == query.name else None))
     for record in more:
         reply.add_answer(record)

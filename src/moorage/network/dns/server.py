@@ -19,8 +19,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
-import dnslib
-
 from moorage.api.clock import Clock
 from moorage.api.logs import Log
 from moorage.network.dns.forwarding import Forwarder, NoUpstreamError, lifetimes
@@ -31,6 +29,8 @@ from moorage.network.dns.messages import (
     UnreadableError,
     error_reply,
     parse_query,
+    question,
+    records_of,
     refusal_of,
     replies,
     resolve,
@@ -119,12 +119,12 @@ class DnsServer:
                 self._ask(data, partial(_send, datagrams, client))
 
     def _kept(self, data: bytes, now_s: float) -> _Kept | None:
-        question = data[2:]
-        kept = self._zone_replies.get(question)
+        key = data[2:]
+        kept = self._zone_replies.get(key)
         if kept is None:
-            kept = self._outside.get(question)
+            kept = self._outside.get(key)
             if kept is not None and kept.until_s <= now_s:
-                del self._outside[question]
+                del self._outside[key]
                 return None
         return kept
 
@@ -146,7 +146,13 @@ class DnsServer:
             task.add_done_callback(self._asked.discard)
 
     async def _forward(self, query: Query, data: bytes, send: Callable[[bytes], None]) -> None:
-        send(await self._outside_reply(query, data, by_tcp=False))
+        try:
+            reply = await self._outside_reply(query, data, by_tcp=False)
+        except Exception:
+            # Another query may not fail as this one did, so the server goes on.
+            log.exception("query broke", name=".".join(query.name))
+            reply = error_reply(query, SERVFAIL)
+        send(reply)
 
     def _own_reply(self, query: Query, data: bytes, *, by_tcp: bool) -> bytes | None:
         """Return a reply that needs nobody else, None where another server must be asked."""
@@ -183,12 +189,10 @@ class DnsServer:
         target = resolved.outside
         if target is None:
             return replies(query, self._zone, resolved.answer, self._serial())[0]
-        question = dnslib.DNSRecord.question(".".join(target), query.type)
         more = []
         try:
-            answer = await self._forwarder.ask(bytes(question.pack()), target)
-            more = dnslib.DNSRecord.parse(answer).rr
-        except (NoUpstreamError, dnslib.DNSError) as error:
+            more = records_of(await self._forwarder.ask(question(target, query.type), target))
+        except (NoUpstreamError, UnreadableError) as error:
             # The alias alone is a valid answer, which a client can follow.
             log.debug("external name not resolved", name=".".join(target), reason=error)
         return replies(query, self._zone, resolved.answer, self._serial(), more)[0]

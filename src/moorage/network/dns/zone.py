@@ -114,7 +114,8 @@ class Zone:
         rest = name[: -len(self.name)]
         match rest:
             case ():
-                return self._typed([Record(name, "NS", ("ns", "dns", *self.name))], kind)
+                server = ("ns", "dns", *self.name)
+                return self._typed([Record(name, "NS", server), Record(name, "SOA", "")], kind)
             case ("dns-version",):
                 return self._typed([Record(name, "TXT", SCHEMA_VERSION)], kind)
             case ("ns", "dns"):
