@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from moorage.api.missing_network import EVERYTHING
 from tests.apiserver.running_server import serving
 
 NETWORKING = "/apis/networking.k8s.io/v1/namespaces/default"
@@ -31,7 +32,7 @@ async def test_what_is_not_implemented_is_warned_of(
     tmp_path: Path, path: str, spec: dict[str, Any], says: str
 ) -> None:
     body = {"metadata": {"name": "a"}, "spec": spec}
-    async with serving(tmp_path, lacks_network=True) as server:
+    async with serving(tmp_path, missing_network=EVERYTHING) as server:
         created = await server.ask("POST", path, body)
         assert created.status == 201, created.text
         warning = created.headers.get("Warning", "")

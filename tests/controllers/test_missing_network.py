@@ -8,13 +8,14 @@ from typing import Any
 import pytest
 
 from moorage.api.clock import format_time
+from moorage.api.missing_network import EVERYTHING
 from moorage.controllers.missing_network import INGRESSES, NETWORK_POLICIES, MissingNetworkEvents
 from moorage.wire.client.resources import SERVICES
 from tests.controllers.memory import World
 
 
 def controller(world: World) -> Any:
-    return MissingNetworkEvents(world.client, world.recorder, world.clock).run()
+    return MissingNetworkEvents(world.client, world.recorder, world.clock, EVERYTHING).run()
 
 
 def one(world: World, name: str = "a", spec: Any = None, *, age_s: float = 0) -> dict[str, Any]:

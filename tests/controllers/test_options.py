@@ -39,7 +39,7 @@ def test_defaults_are_upstreams() -> None:
         # Ours.
         "installs_definitions": False,
         "creates_classes": False,
-        "lacks_network": False,
+        "missing_network": frozenset(),
         "removes_gates": False,
         "labels_floors": False,
         "runs_runtimes": True,

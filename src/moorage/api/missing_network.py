@@ -1,8 +1,8 @@
-"""Missing network: what users are warned of while a cluster of ours has no service proxy.
+"""Missing network: what users are warned of where objects would do nothing in silence.
 
-The addresses of services lead nowhere, no ingress controller is there, and nothing enforces network
-policies: such objects are stored and would do nothing in silence. One text for the `Warning` header
-of the request and for the event on the object.
+With an external engine (`moor up --cri`), nothing of ours routes the addresses of Services and
+enforces NetworkPolicies; and no Ingress is served without a controller. One text for the `Warning`
+header of the request and for the event on the object.
 """
 
 from __future__ import annotations
@@ -11,9 +11,19 @@ from typing import Final
 
 REASON: Final = "NotImplemented"
 
+SERVICES: Final = "services"
+INGRESSES: Final = "ingresses"
+POLICIES: Final = "networkpolicies"
+
+NOTHING: Final[frozenset[str]] = frozenset()
+CONTROLLER: Final = frozenset({INGRESSES})
+"""What a cluster lacks that routes Services and enforces policies."""
+EVERYTHING: Final = frozenset({SERVICES, INGRESSES, POLICIES})
+"""What a cluster lacks whose pods' network is another's."""
+
 INGRESS: Final = (
-    "nothing serves this Ingress: the cluster has no ingress controller, unless you have installed "
-    "one that reaches pods by their addresses"
+    "nothing serves this Ingress: the cluster has no IngressClass, so no ingress controller is "
+    "installed; install one by its chart"
 )
 NETWORK_POLICY: Final = (
     "nothing enforces this NetworkPolicy: the cluster stores network policies only, and pods reach "

@@ -15,6 +15,7 @@ import msgspec
 from moorage.api import names
 from moorage.api.containers import NEVER_VERIFY_PRELOADED
 from moorage.api.host_ports import Listener
+from moorage.api.missing_network import CONTROLLER, EVERYTHING, NOTHING
 from moorage.cluster.access.private_files import write_private
 from moorage.cluster.errors import ClusterError
 from moorage.cluster.reservations import Reservations
@@ -144,6 +145,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         Its volumes are mounted by our node agents, not by another program.
         """
         return CONTROLLERS in self.without and NODE not in self.without
+
+    @property
+    def missing_network(self) -> frozenset[str]:
+        """The kinds of network objects that nothing of this cluster implements, by plural."""
+        if not self.has_node:
+            return NOTHING
+        return EVERYTHING if self.cri else CONTROLLER
 
     @property
     def dns_address(self) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from moorage.api.missing_network import NOTHING
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControllerOptions:
@@ -16,7 +18,8 @@ class ControllerOptions:
     `runs_runtimes`: run the controllers of that group. `creates_classes`: create RuntimeClasses for
     the handlers that work. `removes_gates`: follow pods that the webhook holds until a node has
     their handler. `labels_floors`: label the namespaces of floors, so that they fail closed.
-    their handler. `lacks_network`: record events on objects that nothing implements.
+    their handler. `missing_network`: record events on objects of these kinds, which nothing
+    implements.
     """
 
     cluster_ca: str
@@ -51,4 +54,4 @@ class ControllerOptions:
     creates_classes: bool = False
     removes_gates: bool = False
     labels_floors: bool = False
-    lacks_network: bool = False
+    missing_network: frozenset[str] = NOTHING

@@ -173,8 +173,11 @@ async def run_controllers(
     ]  # fmt: skip
     if options.runs_runtimes:
         loops.append(own_group.run())
-    if options.lacks_network:
-        loops.append(MissingNetworkEvents(client, recorder("missing-network"), clock).run())
+    if options.missing_network:
+        events = MissingNetworkEvents(
+            client, recorder("missing-network"), clock, options.missing_network
+        )
+        loops.append(events.run())
     await _run_all(*loops, informers.run(), recorder.run())
 
 
@@ -216,8 +219,11 @@ async def run_alone(
     loops = [LocalPathProvisioner(client, informers, recorder(PROVISIONER), clock).run()]
     if options.runs_runtimes:
         loops.append(own.run())
-    if options.lacks_network:
-        loops.append(MissingNetworkEvents(client, recorder("missing-network"), clock).run())
+    if options.missing_network:
+        events = MissingNetworkEvents(
+            client, recorder("missing-network"), clock, options.missing_network
+        )
+        loops.append(events.run())
     await _run_all(*loops, informers.run(), recorder.run())
 
 

@@ -13,7 +13,13 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
 from moorage.api.errors import FieldError, InvalidError
-from moorage.api.missing_network import INGRESS, NETWORK_POLICY, service_warning
+from moorage.api.missing_network import (
+    INGRESS,
+    INGRESSES,
+    NETWORK_POLICY,
+    POLICIES,
+    service_warning,
+)
 from moorage.api.services import Service, holds
 from moorage.apiserver.admission.chain import CREATE, UPDATE, Scope
 from moorage.apiserver.registry.kind import Obj
@@ -21,14 +27,16 @@ from moorage.apiserver.registry.request import Attributes
 
 # MissingNetwork plugin: warns of new objects that this cluster does not implement yet.
 #
-# In clusters with a node of ours; where other nodes and their network are attached, the plugin is
-# not in the chain.
-
-_TEXTS = {"ingresses": INGRESS, "networkpolicies": NETWORK_POLICY}
+# In clusters with a node of ours; where other nodes and their network are attached, nothing is
+# missing that we know of.
 
 
 class MissingNetwork:
-    """Warns of Services with a cluster IP, Ingresses and NetworkPolicies; refuses none."""
+    """Warns of Services with a cluster IP, Ingresses and NetworkPolicies; refuses none.
+
+    `kinds` are those that nothing implements, by plural. `has_controller` says whether an ingress
+    controller is installed.
+    """
 
     name = "MissingNetwork"
     scope = Scope.of(
@@ -36,13 +44,21 @@ class MissingNetwork:
     )
     mutate = None
 
-    def __init__(self) -> None:
+    def __init__(self, kinds: frozenset[str], has_controller: Callable[[], bool]) -> None:
+        self._kinds = kinds
+        self._has_controller = has_controller
         self.validate = self._warn
 
     def _warn(self, attributes: Attributes) -> None:
         assert attributes.obj is not None
-        text = _TEXTS.get(attributes.kind.plural)
-        if text is None:
+        plural, text = attributes.kind.plural, ""
+        if plural not in self._kinds:
+            return
+        if plural == POLICIES:
+            text = NETWORK_POLICY
+        elif plural == INGRESSES:
+            text = "" if self._has_controller() else INGRESS
+        else:
             spec = attributes.obj["spec"]
             text = service_warning(spec.get("type", ""), spec.get("clusterIP", ""))
         if text:

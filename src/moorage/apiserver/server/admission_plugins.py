@@ -5,12 +5,13 @@ Source: `RecommendedPluginOrder` of `kubeapiserver/options`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
 from moorage.api.clock import Clock
 from moorage.api.host_ports import Listener
+from moorage.api.missing_network import NOTHING
 from moorage.api.runtime_group import RuntimeClassQuota
 from moorage.apiserver.admission.admission_request import Patching
 from moorage.apiserver.admission.certificates import (
@@ -106,7 +107,7 @@ class AdmissionPlugins(msgspec.Struct, frozen=True, kw_only=True):
     clock: Clock
     listeners: Iterable[Listener]
     has_runtime_classes: bool = True
-    lacks_network: bool = False
+    missing_network: frozenset[str] = NOTHING
     options: AdmissionOptions = AdmissionOptions()
 
     def chain(self) -> AdmissionChain:
@@ -181,8 +182,14 @@ class AdmissionPlugins(msgspec.Struct, frozen=True, kw_only=True):
             ),
             HostPortAdmission(self.listeners, readers.nodes.all),
             RbacEscalation(self.resolver, self.authorizer.is_allowed),
-            *((MissingNetwork(),) if self.lacks_network else ()),
+            *self._missing_network(),
         ]
+
+    def _missing_network(self) -> Iterator[Plugin]:
+        if self.missing_network:
+            yield MissingNetwork(
+                self.missing_network, lambda: any(True for _ in self.readers.ingress_classes.all())
+            )
 
     def _validating(self, dispatch: Dispatch) -> list[Plugin]:
         webhooks = CachedWebhooks(self.cache, VALIDATING_WEBHOOK_CONFIGURATION)

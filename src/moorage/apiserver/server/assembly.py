@@ -19,6 +19,7 @@ from aiohttp import web
 
 from moorage.api.clock import Clock
 from moorage.api.host_ports import Listener
+from moorage.api.missing_network import NOTHING
 from moorage.api.quotas import ResourceQuota
 from moorage.api.runtime_group import RuntimeClassQuota
 from moorage.apiserver.admission.configuration import AdmissionOptions
@@ -139,8 +140,8 @@ class ApiOptions(msgspec.Struct, frozen=True, kw_only=True):
     `front_proxy` those for extension servers;
     `listeners` the ports of this host that pods may not claim; `components` the ports of the health
     of ComponentStatuses, by name. What `audit_policy` selects is recorded in the file `audit_log`;
-    without both nothing is. `admission` are the options of plugins. `lacks_network`: warn of
-    objects that need a service proxy, an ingress controller or network policies. `seats` are
+    without both nothing is. `admission` are the options of plugins. `missing_network`:
+    warn of these kinds, which nothing implements, by plural. `seats` are
     divided among the priority levels.
     """
 
@@ -158,7 +159,7 @@ class ApiOptions(msgspec.Struct, frozen=True, kw_only=True):
     listeners: tuple[Listener, ...] = ()
     components: Mapping[str, int] = {}
     gates: Mapping[str, bool] | None = None
-    lacks_network: bool = False
+    missing_network: frozenset[str] = NOTHING
     seats: int = SEATS
     bodies: BodyLimits = msgspec.field(default_factory=BodyLimits)
     request_limits: RequestLimits = msgspec.field(default_factory=RequestLimits)
@@ -285,7 +286,7 @@ def assemble(store: Store, options: ApiOptions, clock: Clock) -> Api:
         clock=clock,
         listeners=options.listeners,
         has_runtime_classes=options.is_enabled(RUNTIME_CLASS_GATE),
-        lacks_network=options.lacks_network,
+        missing_network=options.missing_network,
         options=options.admission,
     ).chain()
     objects = Objects(

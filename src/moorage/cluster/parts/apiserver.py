@@ -86,7 +86,7 @@ def options_of(layout: Layout, settings: Settings) -> tuple[ServerOptions, ApiOp
         audit_policy=load_policy(Path(settings.audit_policy)) if settings.audit_policy else None,
         audit_log=layout.audit_log,
         admission=_admission(settings),
-        lacks_network=settings.has_node,
+        missing_network=settings.missing_network,
     )
     return options, api_options
 

@@ -84,7 +84,7 @@ def _controller_options(credentials: Credentials, settings: Settings) -> Control
         runs_runtimes=settings.has_runtimes,
         installs_definitions=settings.has_runtimes,
         creates_classes=settings.is_enabled("RuntimeClass") and settings.default_classes,
-        lacks_network=settings.has_node,
+        missing_network=settings.missing_network,
     )
 
 

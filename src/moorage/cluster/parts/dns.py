@@ -59,12 +59,15 @@ async def run(layout: Layout, settings: Settings) -> None:
     run_directory = RUN / settings.cluster_id
     make_private(run_directory, PASSABLE)
     with _sockets(address) as (datagrams, listener):
-        feed = await asyncio.start_unix_server(
-            receiver.receive, run_directory / DNS_SOCKET, limit=MAX_LINE_BYTES
-        )
-        give_up_root()
-        notify_ready()
-        async with feed, asyncio.TaskGroup() as tasks:
+        async with asyncio.TaskGroup() as tasks:
+            await asyncio.start_unix_server(
+                # Not a coroutine function, of which asyncio would log the cancellation as a fault.
+                lambda *streams: tasks.create_task(receiver.receive(*streams)) and None,
+                run_directory / DNS_SOCKET,
+                limit=MAX_LINE_BYTES,
+            )
+            give_up_root()
+            notify_ready()
             tasks.create_task(_follow_servers(forwarder, excluded))
             tasks.create_task(server.run(datagrams, listener))
 

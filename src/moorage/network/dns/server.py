@@ -14,7 +14,7 @@ import asyncio
 import random
 import socket
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
@@ -41,7 +41,7 @@ _KEPT_REPLIES: Final = 4000
 _KEPT_QUERY_BYTES: Final = 512
 _BURST: Final = 64
 """Datagrams read in one turn of the loop."""
-_MAX_ASKED: Final = 2000
+_MAX_TASKS: Final = 2000
 _TCP_IDLE_S: Final = 10.0
 _MAX_CONNECTIONS: Final = 200
 _TRUNCATED: Final = 0x02
@@ -79,7 +79,7 @@ class DnsServer:
         self._clock = clock
         self._zone_replies: dict[bytes, _Kept] = {}
         self._outside: dict[bytes, _Kept] = {}
-        self._asked: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
         self._connections = 0
         self.is_ready = False
 
@@ -92,14 +92,22 @@ class DnsServer:
         loop = asyncio.get_running_loop()
         loop.add_reader(datagrams, self._serve, datagrams)
         try:
-            server = await asyncio.start_server(self._converse, sock=listener)
+            # Not a coroutine function, of which asyncio would log the cancellation as a fault.
+            server = await asyncio.start_server(
+                lambda *streams: self._start(self._converse(*streams)), sock=listener
+            )
             async with server:
                 await server.serve_forever()
         finally:
             loop.remove_reader(datagrams)
-            for task in self._asked:
+            for task in self._tasks:
                 task.cancel()
-            await asyncio.gather(*self._asked, return_exceptions=True)
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     def _serve(self, datagrams: socket.socket) -> None:
         now_s = self._clock.monotonic()
@@ -138,12 +146,10 @@ class DnsServer:
         reply = self._own_reply(query, data, by_tcp=False)
         if reply is not None:
             send(reply)
-        elif len(self._asked) >= _MAX_ASKED:
+        elif len(self._tasks) >= _MAX_TASKS:
             send(error_reply(query, SERVFAIL))
         else:
-            task = asyncio.ensure_future(self._forward(query, data, send))
-            self._asked.add(task)
-            task.add_done_callback(self._asked.discard)
+            self._start(self._forward(query, data, send))
 
     async def _forward(self, query: Query, data: bytes, send: Callable[[bytes], None]) -> None:
         try:
