@@ -53,6 +53,7 @@ def test_names_of_certificates_and_keys() -> None:
         "admin": "admin",
         "controllers": "controllers",
         "scheduler": "scheduler",
+        "network": "network",
         "node": "node",
         "node_server": "node-server",
         "node_client": "apiserver-node-client",

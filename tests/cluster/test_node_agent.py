@@ -64,13 +64,21 @@ def test_the_options_of_the_agent(tmp_path: Path) -> None:
         "image_verification": Verification("AlwaysVerify", ("a/*",)),
         "reserved": system_reserved(8 << 30, 1000), "seccomp_default": True,
         "oom_score_floor": -999, "cluster_domain": CLUSTER_DOMAIN,
-        "service_environment": {
-            "KUBERNETES_SERVICE_HOST": "10.244.0.1", "KUBERNETES_SERVICE_PORT": "6443",
-            "KUBERNETES_SERVICE_PORT_HTTPS": "6443",
-        },
+        "service_environment": {}, "cluster_dns": ("10.96.0.10",),
         "listeners": settings.listeners, "gates": {"RuntimeClass": False},
     }  # fmt: skip
     assert {name: passed[name] for name in wanted} == wanted
+
+
+def test_with_an_external_engine_pods_reach_the_api_by_its_own_address(tmp_path: Path) -> None:
+    layout = Layout(tmp_path)
+    settings = msgspec.structs.replace(SETTINGS, cri="unix:///run/x.sock")
+    options = options_of(layout, settings, Credentials(layout), linux_host())
+    assert options.cluster_dns == ()
+    assert options.service_environment == {
+        "KUBERNETES_SERVICE_HOST": "192.0.2.7", "KUBERNETES_SERVICE_PORT": "6443",
+        "KUBERNETES_SERVICE_PORT_HTTPS": "6443",
+    }  # fmt: skip
 
 
 async def test_an_engine_is_waited_for_and_not_for_ever(tmp_path: Path) -> None:

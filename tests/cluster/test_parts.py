@@ -70,7 +70,7 @@ def test_the_status_says_whether_the_port_of_a_part_was_taken(
 def test_wrong_usage(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(argv) == 2
     captured = capsys.readouterr()
-    assert "apiserver|controllers|engine|node DATA_DIR" in captured.err
+    assert "apiserver|controllers|dns|engine|node DATA_DIR" in captured.err
     assert captured.out == ""
 
 

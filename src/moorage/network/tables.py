@@ -64,7 +64,7 @@ class _Shared(Generic[T]):
         gone: dict[str, T] = {}
         new: dict[str, T] = {}
         changed: dict[str, T] = {}
-        for name in before.keys() - after.keys():
+        for name in [name for name in before if name not in after]:
             self._counts[name] -= 1
             if not self._counts[name]:
                 del self._counts[name]
@@ -152,10 +152,10 @@ class Table:
         """Change whose elements count. Return the elements to delete, and those to add after it."""
         removed: dict[str, dict[str, str]] = {}
         added: dict[str, dict[str, str]] = {}
-        for name in before.elements.keys() | after.elements.keys():
+        for name in {**before.elements, **after.elements}:
             old, new = before.elements.get(name, {}), after.elements.get(name, {})
             claims = self._claims.setdefault(name, {})
-            for key in old.keys() | new.keys():
+            for key in {**old, **new}:
                 if old.get(key) == new.get(key):
                     continue
                 owners = claims.setdefault(key, {})

@@ -7,16 +7,22 @@ import pytest
 from moorage.cluster.network.subnet import bridge_name, write_conflist
 from tests.cluster.network.networks import OURS
 
-BRIDGE = {
-    "type": "bridge",
-    "bridge": "moor-0a1b2c3d",
-    "isGateway": True,
-    "hairpinMode": True,
+ROUTED = {
+    "type": "ptp",
     "mtu": 1450,
     "ipam": {
         "type": "host-local",
         "dataDir": "/run/moorage/0a1b2c3d/leases",
-        "ranges": [[{"subnet": "198.51.100.0/24", "gateway": "198.51.100.1"}]],
+        "ranges": [
+            [
+                {
+                    "subnet": "198.51.100.0/24",
+                    # Those before it are the gateway's and the DNS's.
+                    "rangeStart": "198.51.100.3",
+                    "gateway": "198.51.100.1",
+                }
+            ]
+        ],
         "routes": [{"dst": "0.0.0.0/0"}],
     },
 }
@@ -31,12 +37,12 @@ PORTMAP = {
 @pytest.mark.parametrize(
     ("mark_chain", "plugins"),
     [
-        ("MARK", [BRIDGE, PORTMAP]),
+        ("MARK", [ROUTED, PORTMAP]),
         # Without a firewall there are no host ports.
-        (None, [BRIDGE]),
+        (None, [ROUTED]),
     ],
 )
-def test_the_bridge_hands_out_the_networks_addresses(
+def test_pods_are_routed_with_addresses_of_the_network(
     mark_chain: str | None, plugins: list[object]
 ) -> None:
     text = write_conflist(OURS, mark_chain)

@@ -60,21 +60,21 @@ def test_an_open_host_needs_masquerading_only() -> None:
 @pytest.mark.parametrize("saved", [CLOSED_FILTER, FILTER_WITH_RULE])
 def test_a_host_that_filters_lets_pods_through(saved: str) -> None:
     script = setup_script(OURS, saved)
-    assert f"-A {CHAIN} -i moor-0a1b2c3d -j ACCEPT" in script
+    assert f"-A {CHAIN} -s 198.51.100.0/24 -j ACCEPT" in script
     assert f"-I FORWARD 1 -j {CHAIN}" in script
 
 
 def test_our_own_jump_is_no_filtering() -> None:
     """Else a second start would accept what the first left to the host's policy."""
     once = OPEN_FILTER.replace("COMMIT", f"-A FORWARD -j {CHAIN}\nCOMMIT")
-    assert f"-A {CHAIN} -i moor-0a1b2c3d -j ACCEPT" not in setup_script(OURS, once)
+    assert f"-A {CHAIN} -s 198.51.100.0/24 -j ACCEPT" not in setup_script(OURS, once)
 
 
 def test_service_addresses_are_refused_before_pods_pass() -> None:
     lines = setup_script(OURS, CLOSED_FILTER).splitlines()
-    refused = f"-A {CHAIN} -i moor-0a1b2c3d -d 10.96.0.0/16 -p tcp -j REJECT"
+    refused = f"-A {CHAIN} -s 198.51.100.0/24 -d 10.96.0.0/16 -p tcp -j REJECT"
     refused += " --reject-with tcp-reset"
-    assert lines.index(refused) < lines.index(f"-A {CHAIN} -i moor-0a1b2c3d -j ACCEPT")
+    assert lines.index(refused) < lines.index(f"-A {CHAIN} -s 198.51.100.0/24 -j ACCEPT")
     assert f"-I OUTPUT 1 -j {CHAIN}-OUT" in lines
 
 

@@ -77,11 +77,13 @@ async def test_a_first_start_makes_everything(machine: FakeMachine, tmp_path: Pa
     assert "link add moor-0a1b2c3d address 0a:58:c6:33:64:01 type bridge" in machine.said
     assert "link set moor-0a1b2c3d mtu 1450 up" in machine.said
     assert "addr replace 198.51.100.1/24 brd + dev moor-0a1b2c3d" in machine.said
+    assert "addr replace 198.51.100.2/32 dev moor-0a1b2c3d" in machine.said
+    assert "route replace 10.96.0.0/16 dev moor-0a1b2c3d" in machine.said
     assert f":{CHAIN} - [0:0]" in machine.said
     # Rules of others stay, and other programs may hold the lock for a while.
     assert "restore --noflush --wait 10\n" in machine.said
     document = json.loads((tmp_path / "a b" / "cni" / FILE_NAME).read_text())
-    assert [plugin["type"] for plugin in document["plugins"]] == ["bridge", "portmap"]
+    assert [plugin["type"] for plugin in document["plugins"]] == ["ptp", "portmap"]
     assert [path.name for path in (tmp_path / "a b" / "cni").iterdir()] == [FILE_NAME]
 
 
@@ -102,7 +104,7 @@ async def test_without_rules_pods_stay_inside(
     state = await set_up(OURS, machine.host(firewall=firewall), tmp_path / "cni")
     assert "why not" in state.complaint
     document = json.loads((tmp_path / "cni" / FILE_NAME).read_text())
-    assert [plugin["type"] for plugin in document["plugins"]] == ["bridge"]
+    assert [plugin["type"] for plugin in document["plugins"]] == ["ptp"]
 
 
 @pytest.mark.parametrize(

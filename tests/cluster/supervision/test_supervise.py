@@ -232,7 +232,7 @@ def test_what_is_started_and_how_it_is_used(tmp_path: Path) -> None:
         settings = msgspec.structs.replace(SETTINGS, **chosen)
         return [part.name for part in parts_of(layout, settings)]
 
-    assert names() == ["apiserver", "engine", "node", "controllers"]
+    assert names() == ["apiserver", "engine", "dns", "node", "controllers"]
     assert names(cri="unix:///run/x.sock") == ["apiserver", "node", "controllers"]
     assert names(has_node=False) == ["apiserver", "controllers"]
     others = ("scheduler", "controllers")
@@ -260,14 +260,14 @@ def test_each_part_is_started_probed_and_named(tmp_path: Path) -> None:
         CriProbe(Path("/run/moorage/0a1b2c3d/engine.sock")),
         HttpsProbe("192.0.2.7", 10250, "/healthz", credentials.node_client, authority),
     ]
-    asked: list[Any] = [part.probe for part in parts[:3]]
+    asked: list[Any] = [part.probe for part in parts if part.probe is not None]
     assert [(type(probe), vars(probe)) for probe in asked] == [
         (type(probe), vars(probe)) for probe in probes
     ]
-    assert parts[3].probe is None
     assert [(part.label, part.listens_on, part.longest_restart_s) for part in parts] == [
         ("API server", "port 6443 of 127.0.0.1 or 10.244.0.1 (--api-port)", 2.0),
         ("container engine", "", 30.0),
+        ("cluster DNS", "port 53 of 10.244.0.2", 30.0),
         ("node n1", "port 10250 of 192.0.2.7 (--node-port)", 30.0),
         ("controllers and scheduler", "", 30.0),
     ]

@@ -13,6 +13,7 @@ import pytest
 from moorage.api.errors import NotFoundError, StatusError
 from moorage.api.nodes import NodeRuntimeHandler, NodeRuntimeHandlerFeatures
 from moorage.linux.cgroup_control import CgroupError
+from moorage.node.pods.pod_network import PodNetworkError
 from moorage.node.config.errors import ConfigError
 from moorage.node.paths import NodePaths
 from moorage.node.pod_facts.containers import members
@@ -69,6 +70,7 @@ class Node:
             writer=part("writer", "wait_written"),
             client=part("client", "delete"),
             logs=part("logs", "remove_pod"),
+            network=part("network", "admit"),
         )  # fmt: skip
         context: Any = self.context
         self.actions = PodActions(context)
@@ -239,11 +241,22 @@ async def start(node: Node, view: PodView | None = None, handler: str | None = "
 async def test_the_handler_is_asked_for_where_the_sandbox_does_not_say_it(node: Node) -> None:
     node.answers["known"] = None
     await start(node)
-    assert node.calls == ["sandboxes.config h", "starter.start"]
+    assert node.calls == ["sandboxes.config h", "network.admit", "starter.start"]
     node.calls.clear()
     node.answers["classes.handler"] = "x"
     await start(node, handler=None)
-    assert node.calls == ["classes.handler", "sandboxes.config x", "starter.start"]
+    assert node.calls == [
+        "classes.handler", "sandboxes.config x", "network.admit", "starter.start",
+    ]  # fmt: skip
+
+
+async def test_no_container_starts_before_the_pods_rules_are_in_force(node: Node) -> None:
+    node.errors["network.admit"] = PodNetworkError("no nftables")
+    with pytest.raises(SyncError, match="network is not ready: no nftables") as failed:
+        await start(node)
+    assert failed.value.reason == "NetworkNotReady"
+    assert "starter.start" not in node.calls
+    assert node.events.recorded[-1] == "NetworkNotReady: network is not ready: no nftables"
 
 
 @pytest.mark.parametrize("error", [ConfigError("why"), OSError("why")])

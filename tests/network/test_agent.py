@@ -1,0 +1,159 @@
+"""Network agent: what the API says becomes rules, and pods are admitted before they run."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from moorage.network.agent import NetworkAgent, NetworkRefusedError
+from moorage.network.frame import IPV4
+from moorage.network.objects import ENDPOINT_SLICES, NETWORK_POLICIES, PODS
+from moorage.wire.client.resources import NAMESPACES, SERVICES
+from tests.controllers.memory import World
+from tests.network.kernel import FakeKernel
+from tests.network.objects import PODS as POD_NETWORK
+from tests.network.objects import SERVICES as SERVICE_NETWORK
+from tests.network.objects import a_policy, a_service, a_slice
+
+DENY: dict[str, Any] = {"podSelector": {"matchLabels": {"app": "a"}}, "ingress": []}
+
+
+def a_pod(name: str, address: str, phase: str = "Running", **spec: Any) -> dict[str, Any]:
+    return {
+        "metadata": {"name": name, "namespace": "default", "uid": name, "labels": {"app": "a"}},
+        "spec": {"nodeName": "n1", **spec},
+        "status": {"phase": phase, "podIPs": [{"ip": address}]},
+    }
+
+
+class Running:
+    """An agent beside an API in memory; `kernel` keeps its scripts."""
+
+    def __init__(self) -> None:
+        self.world = World()
+        self.kernel = FakeKernel()
+        self.agent = NetworkAgent(
+            self.world.client,
+            self.kernel,
+            cluster_id="0a1b2c3d",
+            node="n1",
+            networks={IPV4: (POD_NETWORK, SERVICE_NETWORK)},
+            clock=self.world.clock,
+        )
+
+    async def scripts(self) -> str:
+        """Return what was run since the last call, once all is done that can be."""
+        await self.world.settled(1)
+        text = "".join(self.kernel.scripts)
+        self.kernel.scripts.clear()
+        return text.replace("list chain ip moorage-0a1b2c3d forward\n", "")
+
+
+@asynccontextmanager
+async def running(*objects: tuple[Any, Any]) -> AsyncIterator[Running]:
+    one = Running()
+    one.world.client.put(NAMESPACES, {"metadata": {"name": "default"}})
+    for resource, obj in objects:
+        one.world.client.put(resource, obj)
+    async with one.world.running(one.agent.run()):
+        yield one
+
+
+async def test_the_first_script_has_everything() -> None:
+    async with running(
+        (SERVICES, a_service()), (ENDPOINT_SLICES, a_slice("10.244.0.3")),
+        (NETWORK_POLICIES, a_policy(**DENY)), (PODS, a_pod("a", "10.244.0.3")),
+    ) as one:  # fmt: skip
+        script = await one.scripts()
+        assert script.startswith("add table ip moorage-0a1b2c3d\ndelete table")
+        assert "{ 10.96.0.7 . tcp . 80 : goto pick-tcp-1 }" in script
+        assert "ingress { 10.244.0.3 : goto ingress-" in script
+        assert script.count("add table") == 1
+
+
+async def test_changes_touch_what_changed() -> None:
+    async with running((SERVICES, a_service()), (SERVICES, a_service("b", "10.96.0.8"))) as one:
+        await one.scripts()
+        one.world.client.put(ENDPOINT_SLICES, a_slice("10.244.0.3"))
+        script = await one.scripts()
+        assert "10.96.0.7 . tcp . 80 : goto pick-tcp-1" in script
+        assert "10.96.0.8" not in script
+        one.world.client.drop(ENDPOINT_SLICES, "web-x")
+        assert "no-endpoints { 10.96.0.7 . tcp . 80 : jump refuse }" in await one.scripts()
+        one.world.client.drop(SERVICES, "web")
+        assert "delete element" in await one.scripts()
+
+
+async def test_a_pod_is_admitted_with_its_rules() -> None:
+    async with running((NETWORK_POLICIES, a_policy(**DENY))) as one:
+        await one.scripts()
+        await one.agent.admit("u1", "default", {"app": "a"}, ["10.244.0.3"])
+        admitted = "".join(one.kernel.scripts)
+        assert "ingress { 10.244.0.3 : goto ingress-" in admitted
+        one.kernel.scripts.clear()
+        await one.agent.admit("u1", "default", {"app": "a"}, ["10.244.0.3"])
+        assert one.kernel.scripts == []
+        one.agent.release("u1")
+        assert "delete element ip moorage-0a1b2c3d ingress { 10.244.0.3 }" in await one.scripts()
+
+
+async def test_a_pod_is_not_admitted_before_the_rules_are_written() -> None:
+    one = Running()
+    admission = asyncio.ensure_future(one.agent.admit("u1", "default", {}, ["10.244.0.3"]))
+    await one.world.settled(1)
+    assert not admission.done()
+    async with one.world.running(one.agent.run()):
+        async with asyncio.timeout(20):
+            await admission
+        assert "10.244.0.3 : return" in await one.scripts()
+
+
+async def test_a_pod_whose_rules_the_kernel_refuses_is_not_admitted() -> None:
+    async with running() as one:
+        await one.scripts()
+        one.kernel.refuses = ["no space", "no space"]
+        with pytest.raises(NetworkRefusedError, match="no space"):
+            await one.agent.admit("u1", "default", {}, ["10.244.0.3"])
+        await one.agent.admit("u1", "default", {}, ["10.244.0.3"])
+        assert "10.244.0.3 : return" in one.kernel.scripts[-1]
+
+
+async def test_the_status_of_an_earlier_pod_does_not_take_an_admitted_address() -> None:
+    async with running((PODS, a_pod("old", "10.244.0.3"))) as one:
+        await one.scripts()
+        await one.agent.admit("new", "default", {"app": "b"}, ["10.244.0.3"])
+        one.kernel.scripts.clear()
+        late = a_pod("old", "10.244.0.3")
+        late["metadata"]["labels"]["late"] = "yes"
+        one.world.client.put(PODS, late)
+        assert await one.scripts() == ""
+        one.world.client.drop(PODS, "old")
+        assert await one.scripts() == ""
+
+
+@pytest.mark.parametrize("change", [{"phase": "Succeeded"}, {"hostNetwork": True}])
+async def test_pods_without_an_address_of_their_own_have_no_rules(change: dict[str, Any]) -> None:
+    async with running((PODS, a_pod("a", "10.244.0.3", **change))) as one:
+        assert "10.244.0.3" not in await one.scripts()
+
+
+async def test_labels_of_a_running_pod_count_when_they_change() -> None:
+    async with running((NETWORK_POLICIES, a_policy(**DENY))) as one:
+        await one.agent.admit("a", "default", {"app": "a"}, ["10.244.0.3"])
+        await one.scripts()
+        changed = a_pod("a", "10.244.0.3")
+        changed["metadata"]["labels"] = {"app": "other"}
+        one.world.client.put(PODS, changed)
+        assert "ingress { 10.244.0.3 : return }" in await one.scripts()
+
+
+async def test_a_table_that_was_removed_is_written_again() -> None:
+    async with running() as one:
+        await one.scripts()
+        one.kernel.refuses = ["No such file or directory"]
+        await one.world.settled(10)
+        assert "add table ip moorage-0a1b2c3d" in await one.scripts()
