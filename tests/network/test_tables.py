@@ -111,8 +111,8 @@ class Model:
                     self.sets.add(name)
                 case ("delete", "set") | ("delete", "map"):
                     self.sets.remove(name)
-                    for key in [key for key in self.elements if key[0] == name]:
-                        del self.elements[key]
+                    for place in [place for place in self.elements if place[0] == name]:
+                        del self.elements[place]
                 case "delete", "element":
                     for key in text.strip("{ }").split(", "):
                         del self.elements[name, key]

@@ -34,20 +34,35 @@ MASQUERADE_MARK: Final = 0x4000
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """Words of nft(8) for an address family; `ip` or `ip6`."""
+    """Words of nft(8) for an address family; `ip` or `ip6`.
+
+    `closed`, `absent` and `prohibited` are the answers for a port without a Service, for an address
+    without a pod, and for what a policy does not allow.
+    """
 
     name: str
     type: str
-    unreachable: str
+    closed: str
+    absent: str
     prohibited: str
     loopback: str
 
 
 IPV4: Final = Family(
-    "ip", "ipv4_addr", "icmp port-unreachable", "icmp admin-prohibited", "127.0.0.0/8"
+    "ip",
+    "ipv4_addr",
+    "icmp port-unreachable",
+    "icmp host-unreachable",
+    "icmp admin-prohibited",
+    "127.0.0.0/8",
 )
 IPV6: Final = Family(
-    "ip6", "ipv6_addr", "icmpv6 port-unreachable", "icmpv6 admin-prohibited", "::1/128"
+    "ip6",
+    "ipv6_addr",
+    "icmpv6 port-unreachable",
+    "icmpv6 addr-unreachable",
+    "icmpv6 admin-prohibited",
+    "::1/128",
 )
 
 
@@ -97,7 +112,7 @@ def frame(family: Family, pods: str, services: str) -> str:
 
  chain refuse {{
   meta l4proto tcp reject with tcp reset
-  reject with {family.unreachable}
+  reject with {family.closed}
  }}
  chain unserved {{
   {destination} vmap @{NO_ENDPOINTS}
@@ -115,7 +130,7 @@ def frame(family: Family, pods: str, services: str) -> str:
  }}
  chain ingress-of-pods {{
   {ip} daddr vmap @{INGRESS}
-  counter drop
+  counter reject with {family.absent}
  }}
  chain source-ranges {{
   type filter hook prerouting priority -110; policy accept;
