@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -36,6 +37,7 @@ class Running:
     def __init__(self) -> None:
         self.world = World()
         self.kernel = FakeKernel()
+        self.links: dict[str, str] = {}
         self.agent = NetworkAgent(
             self.world.client,
             self.kernel,
@@ -43,6 +45,7 @@ class Running:
             node="n1",
             networks={IPV4: (POD_NETWORK, SERVICE_NETWORK)},
             clock=self.world.clock,
+            link_of=lambda addresses: self.links.get(next(iter(addresses)), ""),
         )
 
     async def scripts(self) -> str:
@@ -50,7 +53,7 @@ class Running:
         await self.world.settled(1)
         text = "".join(self.kernel.scripts)
         self.kernel.scripts.clear()
-        return text.replace("list chain ip moorage-0a1b2c3d forward\n", "")
+        return re.sub("list chain .* forward\n", "", text)
 
 
 @asynccontextmanager
@@ -72,7 +75,8 @@ async def test_the_first_script_has_everything() -> None:
         assert script.startswith("add table ip moorage-0a1b2c3d\ndelete table")
         assert "{ 10.96.0.7 . tcp . 80 : goto pick-tcp-1 }" in script
         assert "ingress { 10.244.0.3 : goto ingress-" in script
-        assert script.count("add table") == 1
+        # One of IPv4, and one that keeps pods off IPv6.
+        assert script.count("add table") == 2
 
 
 async def test_changes_touch_what_changed() -> None:
@@ -99,6 +103,16 @@ async def test_a_pod_is_admitted_with_its_rules() -> None:
         assert one.kernel.scripts == []
         one.agent.release("u1")
         assert "delete element ip moorage-0a1b2c3d ingress { 10.244.0.3 }" in await one.scripts()
+
+
+async def test_a_pods_link_is_held_to_its_address_in_both_families() -> None:
+    async with running() as one:
+        await one.scripts()
+        one.links["10.244.0.3"] = "veth3"
+        await one.agent.admit("u1", "default", {}, ["10.244.0.3"])
+        admitted = "".join(one.kernel.scripts)
+        for family in ("ip", "ip6"):
+            assert f'add element {family} moorage-0a1b2c3d pod-links {{ "veth3" }}' in admitted
 
 
 async def test_a_pod_is_not_admitted_before_the_rules_are_written() -> None:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -118,7 +119,7 @@ class Net:
     def settle(self) -> str:
         return "".join(self.table.replace(key, one) for _, key, one in self.policies.changes())
 
-    def serve(self, *ends: str, **spec: Any) -> str:
+    def serve(self, *ends: Any, **spec: Any) -> str:
         made = service_fragment(a_service(**spec), [a_slice(*ends)], IPV4, HERE, PODS)
         return self.table.replace("service", made)
 
@@ -146,6 +147,7 @@ def net(wired: Net) -> Net:
     wired.policies.set_namespace("default", {})
     for address, label in ((A, "a"), (B, "b"), (C, "c")):
         pod = a_pod(address, "default", ("TCP", "http", 8080), app=label)
+        pod = replace(pod, link=f"to-{label}")
         wired.policies.set_pod(address, pod)
     wired.settle()
     wired.write()
@@ -237,6 +239,24 @@ def test_a_policy_lets_out_where_it_names(net: Net) -> None:
     assert net.ask("c", OUTSIDE, 8080) == PROHIBITED
     assert net.ask("c", NODE, 8080) == PROHIBITED
     assert net.ask("c", GATEWAY, 8080) == [f"node {C}"]
+
+
+@pytest.mark.parametrize("source", [B, "203.0.113.5", GATEWAY])
+def test_a_pod_has_no_address_but_its_own(net: Net, source: str) -> None:
+    pod, node = net.places["c"], net.places["node"]
+    send = (
+        "import socket, sys\n"
+        "with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:\n"
+        "    one.bind((sys.argv[1], 0))\n"
+        "    one.sendto(b'x', (sys.argv[2], 8080))\n"
+    )
+    pod.run("ip", "addr", "add", f"{source}/32", "dev", "lo")
+    try:
+        pod.run(sys.executable, "-c", send, source, A)
+    finally:
+        pod.run("ip", "addr", "del", f"{source}/32", "dev", "lo")
+    seen = node.run("nft", "list", "chain", "ip", "t", "spoofing")
+    assert "fib saddr . iif oif missing counter packets 1 bytes 29 drop" in seen
 
 
 def test_source_ranges_of_a_load_balancer(net: Net) -> None:

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,7 +24,8 @@ from moorage.api.services import Service
 from moorage.linux.nftables import NftablesError
 from moorage.network.dns.feed import RecordSender
 from moorage.network.dns.records import ServiceRecord, service_record
-from moorage.network.frame import Family, frame, table_name
+from moorage.network.frame import IPV4, IPV6, Family, foreign_frame, frame, table_name
+from moorage.network.links import link_of
 from moorage.network.objects import (
     ENDPOINT_SLICES,
     NETWORK_POLICIES,
@@ -87,6 +88,7 @@ class NetworkAgent:
         networks: Mapping[Family, tuple[Network, Network]],
         dns: ClusterDns | None = None,
         clock: Clock | None = None,
+        link_of: Callable[[Iterable[str]], str] = link_of,
     ) -> None:
         """`networks` has the networks of pods and of services for each family."""
         self._clock = clock or SystemClock()
@@ -100,9 +102,15 @@ class NetworkAgent:
                     family.name, table_name(cluster_id), frame(family, str(pods), str(services))
                 )
                 for family, (pods, services) in networks.items()
+            }
+            | {
+                family: Table(family.name, table_name(cluster_id), foreign_frame())
+                for family in (IPV4, IPV6)
+                if family not in networks
             },
         )
-        self._policies = PolicyState(networks)
+        self._link_of = link_of
+        self._policies = PolicyState(self._filter.families)
         self._admitted: dict[str, NetworkPod] = {}
         self._dirty_services: dict[str, None] = {}
         self._changed = asyncio.Event()
@@ -170,7 +178,9 @@ class NetworkAgent:
 
         Raises NetworkRefusedError.
         """
-        pod = NetworkPod(uid, namespace, dict(labels), tuple(addresses), tuple(ports))
+        addresses = tuple(addresses)
+        link = self._link_of(addresses)
+        pod = NetworkPod(uid, namespace, dict(labels), addresses, tuple(ports), link)
         if self._admitted.get(uid) == pod:
             return
         await self._is_written.wait()
@@ -268,10 +278,10 @@ class NetworkAgent:
             return
         if admitted is not None:
             # The node knows its addresses first; labels may change while it runs.
-            pod = NetworkPod(
-                uid, admitted.namespace, after.metadata.labels, admitted.addresses, admitted.ports
-            )
+            pod = replace(admitted, labels=after.metadata.labels)
             self._admitted[uid] = pod
+        elif pod is not None:
+            pod = replace(pod, link=self._link_of(pod.addresses))
         self._policies.set_pod(uid, pod)
         self._changed.set()
 

@@ -3,7 +3,7 @@
     prerouting, output (nat)     a Service's address or port becomes that of an endpoint
     postrouting (nat)            answers come back this way: hairpins, endpoints that are no pods
     forward, input, output       addresses of Services that lead nowhere are refused; policies
-    prerouting (filter)          source ranges of load balancers
+    prerouting (filter)          source ranges of load balancers; addresses that are not the pod's
 
 Rules of the filter chains see addresses after translation. A packet that is in an established
 connection is looked at once. Priorities are those of kube-proxy's nftables mode.
@@ -21,6 +21,7 @@ NO_ENDPOINTS: Final = "no-endpoints"
 NO_ENDPOINT_PORTS: Final = "no-endpoint-ports"
 SOURCE_RANGES: Final = "source-ranges"
 HAIRPINS: Final = "hairpins"
+POD_LINKS: Final = "pod-links"
 INGRESS: Final = "ingress"
 EGRESS: Final = "egress"
 
@@ -107,6 +108,7 @@ def frame(family: Family, pods: str, services: str) -> str:
  map {SOURCE_RANGES} {{ type {address} : verdict; }}
 {_endpoint_maps(family)}
  set {HAIRPINS} {{ type {family.type} . {family.type}; }}
+ set {POD_LINKS} {{ type ifname; }}
  map {INGRESS} {{ type {family.type} : verdict; }}
  map {EGRESS} {{ type {family.type} : verdict; }}
 
@@ -135,6 +137,11 @@ def frame(family: Family, pods: str, services: str) -> str:
  chain source-ranges {{
   type filter hook prerouting priority -110; policy accept;
   ct state new {destination} vmap @{SOURCE_RANGES}
+ }}
+ chain spoofing {{
+  type filter hook prerouting priority -150; policy accept;
+  iifname @{POD_LINKS} {ip} daddr {family.loopback} counter drop
+  iifname @{POD_LINKS} fib saddr . iif oif missing counter drop
  }}
  chain nat-prerouting {{
   type nat hook prerouting priority -100; policy accept;
@@ -184,3 +191,19 @@ def tables_removal(cluster_id: str) -> str:
         f"add table {family.name} {name}\ndelete table {family.name} {name}\n"
         for family in (IPV4, IPV6)
     )
+
+
+def foreign_frame() -> str:
+    """Return the body of a table for a family of which the cluster's pods have no addresses.
+
+    Their links have addresses of it all the same, by which they would reach the host.
+    """
+    return f"""
+ set {POD_LINKS} {{ type ifname; }}
+ chain forward {{
+  type filter hook forward priority -10; policy accept;
+ }}
+ chain foreign {{
+  type filter hook prerouting priority -150; policy accept;
+  iifname @{POD_LINKS} counter drop
+ }}"""

@@ -27,8 +27,8 @@ Answering = Callable[[dnslib.DNSRecord], list[dnslib.DNSRecord]]
 class Client:
     """Asks a server by UDP and TCP."""
 
-    def __init__(self, port: int, server: DnsServer, zone: Zone) -> None:
-        self.port = port
+    def __init__(self, ports: tuple[int, int], server: DnsServer, zone: Zone) -> None:
+        self.port, self.tcp_port = ports
         self.server = server
         self.zone = zone
 
@@ -50,7 +50,7 @@ class Client:
         return reply
 
     async def ask_by_tcp(self, *names: str) -> list[dnslib.DNSRecord]:
-        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.tcp_port)
         replies = []
         for name in names:
             query = dnslib.DNSRecord.question(name).pack()
@@ -94,13 +94,14 @@ async def serving(answer: Answering | None = None) -> AsyncIterator[tuple[Client
     ):
         datagrams.setblocking(False)
         datagrams.bind(("127.0.0.1", 0))
-        listener.bind(datagrams.getsockname())
+        listener.bind(("127.0.0.1", 0))
         listener.listen()
         server = DnsServer(zone, Forwarder([f"127.0.0.1#{port}"]), SystemClock())
         server.is_ready = True
         running = asyncio.ensure_future(server.run(datagrams, listener))
         try:
-            yield Client(datagrams.getsockname()[1], server, zone), outside
+            ports = datagrams.getsockname()[1], listener.getsockname()[1]
+            yield Client(ports, server, zone), outside
         finally:
             running.cancel()
             await asyncio.gather(running, return_exceptions=True)
@@ -239,7 +240,7 @@ async def test_after_garbage_the_server_still_answers() -> None:
                 b"\0\0\1\0\0\1" + b"\xc0\x0c" * 40,
             ):
                 sender.sendto(garbage, ("127.0.0.1", client.port))
-        reader, writer = await asyncio.open_connection("127.0.0.1", client.port)
+        reader, writer = await asyncio.open_connection("127.0.0.1", client.tcp_port)
         writer.write(b"\0\3abc")
         assert await reader.read() == b""
         writer.close()

@@ -27,7 +27,8 @@ Labels = Mapping[str, str]
 class NetworkPod:
     """A pod with an address of its own, as policies see it.
 
-    `ports` are the named container ports: protocol, name, number.
+    `ports` are the named container ports: protocol, name, number. `link` is the interface of the
+    host that leads to it, empty if it is not known.
     """
 
     key: str
@@ -35,6 +36,7 @@ class NetworkPod:
     labels: Labels
     addresses: tuple[str, ...]
     ports: tuple[tuple[str, str, int], ...] = ()
+    link: str = ""
 
     def addresses_of(self, family: Family) -> tuple[str, ...]:
         is_wanted = (

@@ -56,11 +56,12 @@ def selecting(policies: Iterable[NetworkPolicy], pod: NetworkPod) -> list[Networ
 def pod_rules(pod: NetworkPod, policies: Sequence[NetworkPolicy], family: Family) -> PodRules:
     """Return the rules of a pod in one family, given the policies that select it."""
     addresses = pod.addresses_of(family)
+    links = {frame.POD_LINKS: {f'"{pod.link}"': ""}} if pod.link else {}
     if not addresses:
-        return PodRules(Fragment())
+        return PodRules(Fragment(elements=links))
     rules = PodRules(Fragment())
     chains: dict[str, tuple[str, ...]] = {}
-    elements: dict[str, dict[str, str]] = {}
+    elements: dict[str, dict[str, str]] = {**links}
     for direction, verdicts in ((INGRESS, frame.INGRESS), (EGRESS, frame.EGRESS)):
         applying = [policy for policy in policies if direction in policy.spec.policy_types]
         verdict = _ALLOW
