@@ -147,11 +147,16 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return CONTROLLERS in self.without and NODE not in self.without
 
     @property
+    def routes_services(self) -> bool:
+        """Return whether Services are routed: pods of an external engine have its network."""
+        return self.has_node and not self.cri
+
+    @property
     def missing_network(self) -> frozenset[str]:
         """The kinds of network objects that nothing of this cluster implements, by plural."""
         if not self.has_node:
             return NOTHING
-        return EVERYTHING if self.cri else CONTROLLER
+        return CONTROLLER if self.routes_services else EVERYTHING
 
     @property
     def dns_address(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,7 +20,8 @@ class ControllerOptions:
     the handlers that work. `removes_gates`: follow pods that the webhook holds until a node has
     their handler. `labels_floors`: label the namespaces of floors, so that they fail closed.
     their handler. `missing_network`: record events on objects of these kinds, which nothing
-    implements.
+    implements. `load_balancer_addresses`: those of this host that load balancers get, unless
+    `is_listening` says that a program of the host has the port; without any, others assign them.
     """
 
     cluster_ca: str
@@ -55,3 +57,5 @@ class ControllerOptions:
     removes_gates: bool = False
     labels_floors: bool = False
     missing_network: frozenset[str] = NOTHING
+    load_balancer_addresses: tuple[str, ...] = ()
+    is_listening: Callable[[str, tuple[str, int]], bool] = lambda _address, _port: False

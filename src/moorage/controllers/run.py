@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from moorage.api.bootstrap_tokens import SECRET_TYPE
 from moorage.api.claims.classes import PROVISIONER
 from moorage.api.clock import Clock
+from moorage.controllers import loadbalancers
 from moorage.controllers.accounts import (
     LegacyTokenCleaner,
     RootCaController,
@@ -33,6 +34,7 @@ from moorage.controllers.garbage import GarbageCollector
 from moorage.controllers.horizontalpodautoscalers import AutoscalerController
 from moorage.controllers.informers import Informers
 from moorage.controllers.jobs import JobController, orphan_release, ttl_after_finished
+from moorage.controllers.loadbalancers import LoadBalancerController
 from moorage.controllers.missing_network import MissingNetworkEvents
 from moorage.controllers.namespaces import NamespaceController
 from moorage.controllers.nodes import NodeLifecycleController, TaintEvictionController
@@ -171,6 +173,16 @@ async def run_controllers(
         ),
         ValidatingAdmissionPolicyStatusController(client, clock).run(),
     ]  # fmt: skip
+    if options.load_balancer_addresses:
+        balancers = LoadBalancerController(
+            client,
+            informers,
+            recorder(loadbalancers.COMPONENT),
+            clock,
+            options.load_balancer_addresses,
+            options.is_listening,
+        )
+        loops.append(balancers.run())
     if options.runs_runtimes:
         loops.append(own_group.run())
     if options.missing_network:

@@ -11,7 +11,7 @@ import struct
 from ipaddress import IPv4Address, IPv6Address
 from pathlib import Path
 
-_LISTENING = "0A"
+_LISTENING, _UNCONNECTED = "0A", "07"
 _CREDENTIALS = "3i"
 _TIMEOUT_S = 2.0
 
@@ -44,6 +44,27 @@ def tcp_listeners(pid: int) -> tuple[tuple[IPv4Address, int], ...]:
             if fields[3] == _LISTENING and f"socket:[{fields[9]}]" in own and address is not None:
                 listeners.add((address, int(fields[1].partition(":")[2], 16)))
     return tuple(sorted(listeners))
+
+
+def is_listening(address: str, protocol: str, port: int) -> bool:
+    """Return whether a program of this network namespace has a port of an IPv4 address.
+
+    `protocol` is TCP or UDP; there is no table of others. Raises OSError.
+    """
+    name = protocol.lower()
+    wanted = (IPv4Address(address), IPv4Address(0))
+    for table in (name, f"{name}6"):
+        path = Path("/proc/net", table)
+        if not path.exists():
+            continue
+        for line in path.read_text().splitlines()[1:]:
+            fields = line.split()
+            place, _, number = fields[1].partition(":")
+            # A UDP socket that is connected serves its peer alone.
+            is_open = fields[3] == (_LISTENING if name == "tcp" else _UNCONNECTED)
+            if is_open and int(number, 16) == port and _address(place) in wanted:
+                return True
+    return False
 
 
 def _target(link: Path) -> str:

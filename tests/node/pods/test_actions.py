@@ -13,7 +13,6 @@ import pytest
 from moorage.api.errors import NotFoundError, StatusError
 from moorage.api.nodes import NodeRuntimeHandler, NodeRuntimeHandlerFeatures
 from moorage.linux.cgroup_control import CgroupError
-from moorage.node.pods.pod_network import PodNetworkError
 from moorage.node.config.errors import ConfigError
 from moorage.node.paths import NodePaths
 from moorage.node.pod_facts.containers import members
@@ -22,6 +21,7 @@ from moorage.node.pod_facts.resources import allocation_of
 from moorage.node.pods.actions import PodActions
 from moorage.node.pods.allocations import AllocationRecord
 from moorage.node.pods.plan import Kill, NewSandbox, Reason
+from moorage.node.pods.pod_network import PodNetworkError
 from moorage.node.pods.start_timeline import StartTimeline
 from moorage.node.pods.starting import HookFailedError
 from moorage.node.runtime.views import PodView, pod_view

@@ -16,6 +16,7 @@ from moorage.cluster.parts.secure_port import serve_metrics
 from moorage.cluster.settings import CONTROLLERS, SCHEDULER, Settings
 from moorage.cluster.supervision.readiness import notify_ready
 from moorage.controllers import ControllerOptions, OverheadMetrics, run_alone, run_controllers
+from moorage.linux.listeners import is_listening
 from moorage.runtimes.custom_resources import wait_installed
 from moorage.scheduler import SchedulerMetrics, SchedulerOptions, run_scheduler
 from moorage.wire.client.rest import Client
@@ -85,6 +86,8 @@ def _controller_options(credentials: Credentials, settings: Settings) -> Control
         installs_definitions=settings.has_runtimes,
         creates_classes=settings.is_enabled("RuntimeClass") and settings.default_classes,
         missing_network=settings.missing_network,
+        load_balancer_addresses=(settings.node_ip,) if settings.routes_services else (),
+        is_listening=lambda address, port: is_listening(address, *port),
     )
 
 

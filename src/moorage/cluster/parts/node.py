@@ -129,7 +129,7 @@ async def _network_agent(
     stack: AsyncExitStack, tasks: asyncio.TaskGroup, settings: Settings, credentials: Credentials
 ) -> NetworkAgent | None:
     """Start the agent for Services and policies; None with an external engine's network."""
-    if settings.cri:
+    if not settings.routes_services:
         return None
     kernel = Nftables()
     stack.callback(kernel.close)
@@ -255,7 +255,7 @@ def options_of(
         seccomp_default=settings.seccomp_default,
         oom_score_floor=host.oom_score_floor,
         cluster_domain=CLUSTER_DOMAIN,
-        cluster_dns=() if settings.cri else (settings.dns_ip,),
+        cluster_dns=(settings.dns_ip,) if settings.routes_services else (),
         service_environment=_service_environment(settings),
         listeners=(*settings.listeners, *_engine_listeners(settings)),
         gates=settings.gates,
@@ -267,7 +267,7 @@ def options_of(
 
 def _service_environment(settings: Settings) -> dict[str, str]:
     """Return the API's address for pods of an external engine: nothing routes Services there."""
-    if not settings.cri:
+    if settings.routes_services:
         return {}
     return {
         "KUBERNETES_SERVICE_HOST": settings.pod_facing_address,
@@ -396,7 +396,7 @@ async def _prepare_api(
 
 async def prepare_api(admin: Client, settings: Settings, handlers: Mapping[str, str]) -> None:
     """Create classes of handlers and of storage. Raises StatusError, UnreachableError."""
-    if not settings.cri:
+    if settings.routes_services:
         await apply_dns_service(admin, settings)
     if settings.is_enabled("RuntimeClass") and settings.default_classes:
         await create_classes(admin, handlers)
