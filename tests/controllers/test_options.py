@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
-from moorage.controllers.options import ControllerOptions
+from moorage.controllers.options import ControllerOptions, has_no_programs
 
 
 def test_defaults_are_upstreams() -> None:
@@ -40,6 +40,8 @@ def test_defaults_are_upstreams() -> None:
         "installs_definitions": False,
         "creates_classes": False,
         "missing_network": frozenset(),
+        "load_balancer_addresses": (),
+        "is_listening": has_no_programs,
         "removes_gates": False,
         "labels_floors": False,
         "runs_runtimes": True,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -13,6 +13,7 @@ import pytest
 from moorage.network.agent import NetworkAgent, NetworkRefusedError
 from moorage.network.frame import IPV4
 from moorage.network.objects import ENDPOINT_SLICES, NETWORK_POLICIES, PODS
+from moorage.network.services.stale_flows import Flow
 from moorage.wire.client.resources import NAMESPACES, SERVICES
 from tests.controllers.memory import World
 from tests.network.kernel import FakeKernel
@@ -38,6 +39,7 @@ class Running:
         self.world = World()
         self.kernel = FakeKernel()
         self.links: dict[str, str] = {}
+        self.deleted: list[Flow] = []
         self.agent = NetworkAgent(
             self.world.client,
             self.kernel,
@@ -45,8 +47,12 @@ class Running:
             node="n1",
             networks={IPV4: (POD_NETWORK, SERVICE_NETWORK)},
             clock=self.world.clock,
+            delete_flows=self.delete_flows,
             link_of=lambda addresses: self.links.get(next(iter(addresses)), ""),
         )
+
+    async def delete_flows(self, flows: Iterable[Flow]) -> None:
+        self.deleted += flows
 
     async def scripts(self) -> str:
         """Return what was run since the last call, once all is done that can be."""
@@ -90,6 +96,22 @@ async def test_changes_touch_what_changed() -> None:
         assert "no-endpoints { 10.96.0.7 . tcp . 80 : jump refuse }" in await one.scripts()
         one.world.client.drop(SERVICES, "web")
         assert "delete element" in await one.scripts()
+
+
+async def test_clients_of_udp_leave_an_endpoint_that_is_gone() -> None:
+    ports = ({"port": 53, "protocol": "UDP"},)
+    spec: dict[str, Any] = {
+        "type": "NodePort",
+        "ports": [{"port": 53, "protocol": "UDP", "nodePort": 30053}],
+    }
+    async with running((SERVICES, a_service(**spec))) as one:
+        one.world.client.put(ENDPOINT_SLICES, a_slice("10.244.0.3", "10.244.0.4", ports=ports))
+        await one.scripts()
+        one.world.client.put(ENDPOINT_SLICES, a_slice("10.244.0.4", ports=ports))
+        await one.scripts()
+        assert one.deleted == [
+            Flow("", "30053", "10.244.0.3"), Flow("10.96.0.7", "53", "10.244.0.3"),
+        ]  # fmt: skip
 
 
 async def test_a_pod_is_admitted_with_its_rules() -> None:

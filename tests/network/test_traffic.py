@@ -5,6 +5,7 @@ pods a, b, c 10.244.0.3 to .5 ── node 10.244.0.1 │ 192.0.2.1 ── outsid
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ import pytest
 from moorage.network.frame import IPV4, frame, tables_removal
 from moorage.network.policies.state import PolicyState
 from moorage.network.services.rules import service_fragment
+from moorage.network.services.stale_flows import stale_flows
 from moorage.network.tables import Table
 from tests.network.kernel import Namespace, namespace, skip_without_nftables
 from tests.network.objects import HERE, PODS, SERVICES, a_pod, a_policy, a_service, a_slice
@@ -45,9 +47,11 @@ while True:
 ASK = """
 import socket, sys
 kind, address, port, count = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
+source = int(sys.argv[5])
 for _ in range(count):
     with socket.socket(socket.AF_INET, getattr(socket, kind)) as one:
         one.settimeout(2)
+        one.bind(("", source))
         try:
             one.connect((address, port))
             if kind == "SOCK_DGRAM":
@@ -124,11 +128,18 @@ class Net:
         return self.table.replace("service", made)
 
     def ask(
-        self, place: str, address: str, port: int = 80, *, count: int = 1, udp: bool = False
+        self,
+        place: str,
+        address: str,
+        port: int = 80,
+        *,
+        count: int = 1,
+        udp: bool = False,
+        source: int = 0,
     ) -> list[str]:
         """Ask from a place; return what each connection got, or its error."""
         kind = "SOCK_DGRAM" if udp else "SOCK_STREAM"
-        argv = (sys.executable, "-c", ASK, kind, address, str(port), str(count))
+        argv = (sys.executable, "-c", ASK, kind, address, str(port), str(count), str(source))
         return self.places[place].run(*argv).splitlines()
 
 
@@ -200,6 +211,26 @@ def test_a_change_of_endpoints_is_in_force_at_once(net: Net) -> None:
     assert net.ask("c", SERVICE) == [f"a {C}"]
     net.change(net.serve(B))
     assert net.ask("c", SERVICE, count=10) == [f"b {C}"] * 10
+
+
+def test_a_client_of_udp_leaves_an_endpoint_that_is_gone(net: Net) -> None:
+    if shutil.which("conntrack") is None:
+        pytest.skip("conntrack is not installed")
+    ports = ({"port": 8080, "protocol": "UDP"},)
+    service = a_service(ports=[{"port": 80, "protocol": "UDP"}])
+    first, second = (
+        service_fragment(service, [a_slice(address, ports=ports)], IPV4, HERE, PODS)
+        for address in (A, B)
+    )
+    net.change(net.table.replace("service", first))
+    asked: Any = {"udp": True, "source": 4000}
+    assert net.ask("c", SERVICE, **asked) == [f"a {C}"]
+    net.change(net.table.replace("service", second))
+    # The flow of the client's port goes where it went.
+    assert net.ask("c", SERVICE, **asked) == [f"a {C}"]
+    for flow in stale_flows(first, second):
+        net.places["node"].run("conntrack", *flow.arguments)
+    assert net.ask("c", SERVICE, **asked) == [f"b {C}"]
 
 
 def test_an_address_without_rules_reaches_nothing(net: Net) -> None:

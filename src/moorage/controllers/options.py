@@ -9,6 +9,12 @@ from pathlib import Path
 from moorage.api.missing_network import NOTHING
 
 
+def has_no_programs(address: str, port: tuple[str, int]) -> bool:
+    """Return that no program of the host has a port, where addresses are no host's."""
+    del address, port
+    return False
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControllerOptions:
     """Defaults are those of kube-controller-manager 1.36; durations are in seconds.
@@ -58,4 +64,4 @@ class ControllerOptions:
     labels_floors: bool = False
     missing_network: frozenset[str] = NOTHING
     load_balancer_addresses: tuple[str, ...] = ()
-    is_listening: Callable[[str, tuple[str, int]], bool] = lambda _address, _port: False
+    is_listening: Callable[[str, tuple[str, int]], bool] = has_no_programs

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -34,11 +34,12 @@ from moorage.network.objects import (
     NetworkPolicy,
     PodObject,
 )
-from moorage.network.packet_filter import Change, Kernel, PacketFilter
+from moorage.network.packet_filter import Change, Kernel, PacketFilter, check_kernel
 from moorage.network.policies.peers import NetworkPod
 from moorage.network.policies.state import PolicyState
 from moorage.network.services.endpoints import Place
 from moorage.network.services.rules import service_fragment
+from moorage.network.services.stale_flows import Flow, delete_flows, stale_flows
 from moorage.network.tables import Table
 from moorage.wire.client.informer import Informer, object_key
 from moorage.wire.client.resources import NAMESPACES, NODES, SERVICES, Resource
@@ -89,9 +90,11 @@ class NetworkAgent:
         dns: ClusterDns | None = None,
         clock: Clock | None = None,
         link_of: Callable[[Iterable[str]], str] = link_of,
+        delete_flows: Callable[[Iterable[Flow]], Awaitable[None]] = delete_flows,
     ) -> None:
         """`networks` has the networks of pods and of services for each family."""
         self._clock = clock or SystemClock()
+        self._kernel = kernel
         self._node = node
         self._place = Place(node)
         self._pods_of = {family: pods for family, (pods, _) in networks.items()}
@@ -113,6 +116,8 @@ class NetworkAgent:
         self._policies = PolicyState(self._filter.families)
         self._admitted: dict[str, NetworkPod] = {}
         self._dirty_services: dict[str, None] = {}
+        self._stale: asyncio.Queue[Flow] = asyncio.Queue()
+        self._delete_flows = delete_flows
         self._changed = asyncio.Event()
         self._is_written = asyncio.Event()
         self._turn = asyncio.Lock()
@@ -143,6 +148,10 @@ class NetworkAgent:
         self._pods.add_handler(self._pod_changed)
         self._nodes.add_handler(self._node_changed)
 
+    def check_kernel(self) -> None:
+        """Check that the kernel takes the rules. Raises NftablesError."""
+        check_kernel(self._kernel, self._filter.tables)
+
     async def run(self) -> None:
         """Keep the rules until cancelled; they stay. Raises NftablesError if none can be made."""
         informers: tuple[Informer[Any], ...] = (
@@ -162,6 +171,7 @@ class NetworkAgent:
                 await self._filter.write(self._changes())
             self._is_written.set()
             tasks.create_task(self._repair())
+            tasks.create_task(self._cut_stale_flows())
             if self._records is not None:
                 tasks.create_task(self._records.run())
             while True:
@@ -220,15 +230,21 @@ class NetworkAgent:
         for key in dirty:
             service = self._services.get_key(key)
             slices = self._slices.by_index("service", key)
-            changes += [
-                (
-                    family,
-                    f"service/{key}",
-                    service_fragment(service, slices, family, self._place, pods),
-                )
-                for family, pods in self._pods_of.items()
-            ]
+            for family, pods in self._pods_of.items():
+                fragment = service_fragment(service, slices, family, self._place, pods)
+                before = self._filter.fragment(family, f"service/{key}")
+                for flow in stale_flows(before, fragment):
+                    self._stale.put_nowait(flow)
+                changes.append((family, f"service/{key}", fragment))
         return changes
+
+    async def _cut_stale_flows(self) -> None:
+        while True:
+            flow = await self._stale.get()
+            # Not before the rules that would translate the next datagram to the old endpoint.
+            async with self._turn:
+                pass
+            await self._delete_flows([flow])
 
     def _service_changed(self, before: Service | None, after: Service | None) -> None:
         self._touch_service(object_key((after or before).metadata))  # type: ignore[union-attr]

@@ -30,6 +30,14 @@ class Kernel(Protocol):
     def run(self, script: str) -> str: ...
 
 
+def check_kernel(kernel: Kernel, tables: Iterable[Table]) -> None:
+    """Check that the kernel takes these tables, which are removed again. Raises NftablesError."""
+    for table in tables:
+        trial = f"{table.name}-trial"
+        script = table.script().replace(f" {table.name}", f" {trial}")
+        kernel.run(f"{script}delete table {table.family} {trial}\n")
+
+
 class PacketFilter:
     """The tables of one cluster. Changes are applied in the order in which they are given."""
 
@@ -40,8 +48,16 @@ class PacketFilter:
         self._is_written = False
 
     @property
+    def tables(self) -> tuple[Table, ...]:
+        return tuple(self._tables.values())
+
+    @property
     def families(self) -> tuple[Family, ...]:
         return tuple(self._tables)
+
+    def fragment(self, family: Family, key: str) -> Fragment:
+        """Return what a key has in the table of a family."""
+        return self._tables[family].fragment(key)
 
     async def write(self, changes: Iterable[Change] = ()) -> None:
         """Replace the tables in the kernel by the whole of what is wanted. Raises NftablesError."""

@@ -101,6 +101,10 @@ class Table:
         """The keys of the fragments."""
         return frozenset(self._fragments)
 
+    def fragment(self, key: str) -> Fragment:
+        """Return the fragment of a key, an empty one if it has none."""
+        return self._fragments.get(key, EMPTY)
+
     def replace(self, key: str, fragment: Fragment) -> str:
         """Put a fragment in the place of the key's last one; return the script that does it.
 

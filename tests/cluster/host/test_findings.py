@@ -110,7 +110,7 @@ FIRST_KERNELS = "Linux {} is older than 4.19, the oldest that runtimes support"
          {"tools": tools_without() | {"conmon": Tool(Path("/c"), "", "Segmentation fault")}},
          "problem", "/c does not print its version: Segmentation fault", ""),
         ("network plugins", {"cni": CniPlugins(None)}, "problem",
-         "bridge, host-local, loopback, portmap not found: pods get no network",
+         "ptp, host-local, loopback, portmap not found: pods get no network",
          "apt-get install containernetworking-plugins"),
         ("network tools", {"tools": tools_without("ip")}, "problem",
          "ip not found: the pods' bridge cannot be made", "apt-get install iproute2"),
@@ -120,6 +120,9 @@ FIRST_KERNELS = "Linux {} is older than 4.19, the oldest that runtimes support"
                       "tools": tools_without("iptables")}, "warning",
          f"not on PATH: {NOTHING_BEYOND}", "apt-get install iptables"),
         ("iptables", {"tools": tools_without("iptables")}, "ok", "usable", ""),
+        ("nftables", {"tools": tools_without("nft")}, "warning",
+         "nft not found: Services are not routed, and pods that a NetworkPolicy selects do not "
+         "start", "apt-get install nftables"),
         ("images", {"tools": tools_without("busybox", "catatonit")}, "warning",
          "neither catatonit nor busybox found: pods that share processes, and those of runtimes "
          "with a kernel of their own, cannot run, nor can the examples",
@@ -159,6 +162,7 @@ def test_findings_about_a_complete_host_in_order() -> None:
         ("network tools", "iproute2 1.0.0"),
         ("address", "this host has an IPv4 route to others"),
         ("iptables", "1.0.0"),
+        ("nftables", "1.0.0"),
         ("images", "made from busybox, catatonit"),
         ("virtualization", "/dev/kvm is usable"),
         ("runtime runc", "1.3; handlers: runc"),

@@ -57,7 +57,7 @@ def test_where_network_plugins_are_looked_for() -> None:
     assert tuple(map(str, tools.CNI_DIRECTORIES)) == (
         "/opt/cni/bin", "/usr/lib/cni", "/usr/libexec/cni"
     )  # fmt: skip
-    assert CNI_NEEDED == ("bridge", "host-local", "loopback", "portmap")
+    assert CNI_NEEDED == ("ptp", "host-local", "loopback", "portmap")
 
 
 async def test_each_tool_is_asked_for_its_version_in_its_way(tmp_path: Path) -> None:
@@ -66,7 +66,8 @@ async def test_each_tool_is_asked_for_its_version_in_its_way(tmp_path: Path) -> 
     versions = await find_tools(str(tmp_path))
     asked = {name: tuple(arguments) for name, arguments in tools.TOOLS.items()}
     assert asked == dict.fromkeys(
-        ("conmon", "skopeo", "runc", "crun", "runsc", "iptables", "catatonit"), ("--version",)
+        ("conmon", "skopeo", "runc", "crun", "runsc", "iptables", "nft", "conntrack", "catatonit"),
+        ("--version",),
     ) | {"ip": ("-V",), "busybox": ()}
     for name, tool in versions.items():
         assert tool == tools.Tool(tmp_path / name, f"1.0.{len(asked[name])}")

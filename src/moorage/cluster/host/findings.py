@@ -241,6 +241,19 @@ def _firewall(host: Inventory) -> Finding:
     )
 
 
+def _filter(host: Inventory) -> Finding:
+    tool = host.tools.get("nft")
+    if tool is not None:
+        return Finding("nftables", State.OK, tool.version)
+    return Finding(
+        "nftables",
+        State.WARNING,
+        "nft not found: Services are not routed, and pods that a NetworkPolicy selects do not "
+        "start",
+        _installation("nftables"),
+    )
+
+
 def _images(host: Inventory) -> Finding:
     has_busybox, has_catatonit = "busybox" in host.tools, "catatonit" in host.tools
     if not has_busybox and not has_catatonit:
@@ -287,6 +300,7 @@ _RULES: tuple[Callable[[Inventory], Finding], ...] = (
     _bridge,
     _address,
     _firewall,
+    _filter,
     _images,
     _kvm,
 )

@@ -53,6 +53,10 @@ PACKAGES: Mapping[str, Package] = {
     "containernetworking-plugins": Package("pods' networks", lambda host: not host.cni.missing),
     "iproute2": Package("the bridge of pods' networks", _has("ip")),
     "iptables": Package("pods' way out and host ports", _has("iptables")),
+    "nftables": Package("Services and network policies", _has("nft")),
+    "conntrack": Package(
+        "cutting off UDP clients of endpoints that are gone", _has("conntrack"), is_required=False
+    ),
     "busybox-static": Package("the images of the examples", _has("busybox")),
     "catatonit": Package(
         "the init of pods that share processes", _has("catatonit"), is_required=False

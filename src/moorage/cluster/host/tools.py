@@ -26,12 +26,14 @@ TOOLS: Mapping[str, tuple[str, ...]] = {
     "runsc": ("--version",),
     "ip": ("-V",),
     "iptables": ("--version",),
+    "nft": ("--version",),
+    "conntrack": ("--version",),
     "busybox": (),
     "catatonit": ("--version",),
 }
 
 CNI_DIRECTORIES = (Path("/opt/cni/bin"), Path("/usr/lib/cni"), Path("/usr/libexec/cni"))
-CNI_NEEDED = ("bridge", "host-local", "loopback", "portmap")
+CNI_NEEDED = ("ptp", "host-local", "loopback", "portmap")
 
 
 @dataclass(frozen=True, slots=True)

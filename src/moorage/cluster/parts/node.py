@@ -33,9 +33,10 @@ from moorage.cluster.supervision.readiness import notify_ready
 from moorage.linux.atomic_file import write_durably
 from moorage.linux.descriptors import raise_descriptor_limit
 from moorage.linux.host import Host, read_host
-from moorage.linux.nftables import Nftables
+from moorage.linux.nftables import Nftables, NftablesError
 from moorage.network.agent import ClusterDns, NetworkAgent, NetworkRefusedError
 from moorage.network.frame import IPV4
+from moorage.network.unenforced import UnenforcedNetwork
 from moorage.node.agent import COMPONENT, run_node
 from moorage.node.configuration import NodeConfiguration, load_configuration
 from moorage.node.images.verification import Verification
@@ -127,32 +128,42 @@ async def run(layout: Layout, settings: Settings) -> None:
 
 async def _network_agent(
     stack: AsyncExitStack, tasks: asyncio.TaskGroup, settings: Settings, credentials: Credentials
-) -> NetworkAgent | None:
+) -> NetworkAgent | UnenforcedNetwork | None:
     """Start the agent for Services and policies; None with an external engine's network."""
     if not settings.routes_services:
         return None
-    kernel = Nftables()
-    stack.callback(kernel.close)
     client = await stack.enter_async_context(
         connected(settings, credentials, credentials.network, "moorage-network")
     )
-    networks = {IPV4: (IPv4Network(settings.pod_network), IPv4Network(settings.service_network))}
+    try:
+        agent: NetworkAgent | UnenforcedNetwork = _routing_agent(stack, client, settings)
+    except NftablesError as error:
+        log.warning("Services are not routed, pods with network policies wait", reason=error)
+        agent = UnenforcedNetwork(client, str(error), SystemClock())
+    tasks.create_task(agent.run())
+    return agent
+
+
+def _routing_agent(stack: AsyncExitStack, client: Client, settings: Settings) -> NetworkAgent:
+    """Return the agent with the host's packet filter. Raises NftablesError."""
+    kernel = Nftables()
+    stack.callback(kernel.close)
     agent = NetworkAgent(
         client,
         kernel,
         cluster_id=settings.cluster_id,
         node=settings.node_name,
-        networks=networks,
+        networks={IPV4: (IPv4Network(settings.pod_network), IPv4Network(settings.service_network))},
         dns=ClusterDns(RUN / settings.cluster_id / DNS_SOCKET, settings.dns_address),
     )
-    tasks.create_task(agent.run())
+    agent.check_kernel()
     return agent
 
 
 class PodRules:
     """The network agent as the node agent sees it."""
 
-    def __init__(self, agent: NetworkAgent) -> None:
+    def __init__(self, agent: NetworkAgent | UnenforcedNetwork) -> None:
         self._agent = agent
 
     async def admit(self, pod: Pod, addresses: Sequence[str]) -> None:
