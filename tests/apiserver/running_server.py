@@ -14,6 +14,7 @@ from typing import Any
 import aiohttp
 import msgspec
 
+from moorage.api.clock import Clock
 from moorage.apiserver.authentication.authenticator import StaticToken
 from moorage.apiserver.server.lifecycle import ApiServer
 from moorage.cluster.access.credentials import Pair
@@ -127,6 +128,7 @@ async def serving(
     limits: Limits | None = None,
     runs: bool = False,
     has_own_store: bool = False,
+    clock: Clock | None = None,
     **options: Any,
 ) -> AsyncIterator[Running]:
     """A server on loopback; `options` are ApiOptions. `runs`: its background work runs too.
@@ -144,7 +146,7 @@ async def serving(
     server_options, api_options = loopback_options(directory, authority, port, limits, **api_fields)
     context = ssl.create_default_context(cafile=str(authority.pair.certificate))
     async with (
-        ApiServer(server_options, api_options) as server,
+        ApiServer(server_options, api_options, clock) as server,
         aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=context)) as http,
     ):
         background = asyncio.ensure_future(server.run()) if runs else None

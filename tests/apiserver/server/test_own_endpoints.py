@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.apiserver.running_server import serving
+from tests.apiserver.server.test_custom_resources import until
+from tests.clocks import FakeClock
 
 ENDPOINTS = "/api/v1/namespaces/default/endpoints"
 SLICES = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices"
@@ -24,6 +26,17 @@ async def test_both_name_the_address_of_this_start(tmp_path: Path) -> None:
         assert slice_["endpoints"] == [{"addresses": [address], "conditions": {"ready": True}}]
         assert slice_["ports"] == [PORT]
         assert slice_["metadata"]["labels"] == {"kubernetes.io/service-name": "kubernetes"}
+
+
+async def test_what_a_user_deletes_of_it_comes_back(tmp_path: Path) -> None:
+    service = "/api/v1/namespaces/default/services/kubernetes"
+    clock, url = FakeClock(), "https://10.1.2.3:6443"
+    async with serving(tmp_path, public_url=url, clock=clock, runs=True) as server:
+        for path in (service, f"{SLICES}/kubernetes"):
+            assert (await server.ask("DELETE", path)).status == 200
+            assert (await server.ask("GET", path)).status == 404
+            clock.advance(10)
+            await until(server, path, lambda answer: answer.status == 200)
 
 
 async def test_loopback_is_no_endpoint(tmp_path: Path) -> None:

@@ -134,6 +134,12 @@ async def bootstrap(objects: Objects, *, service_ip: str, secure_port: int) -> N
     await _restore_rules(objects, roles)
 
 
+async def create_api_service(objects: Objects, *, service_ip: str, secure_port: int) -> None:
+    """Create the service `kubernetes` where it is absent."""
+    service = _api_service(service_ip, secure_port)
+    await _create_all(objects, [(SERVICE, "default", service)])
+
+
 def _other_objects() -> Iterator[tuple[Kind, str, Obj]]:
     """Yield kind, namespace and content of what does not depend on options, but for the roles."""
     for name in AGGREGATED:

@@ -20,9 +20,13 @@ from moorage.api.clock import Clock, SystemClock
 from moorage.api.logs import Log
 from moorage.apiserver.aggregation import write_trust
 from moorage.apiserver.server.assembly import READINESS, Api, ApiOptions, assemble
-from moorage.apiserver.server.bootstrap import bootstrap, write_service_network
+from moorage.apiserver.server.bootstrap import bootstrap, create_api_service, write_service_network
 from moorage.apiserver.server.compaction import keep_compacting, keep_expiring_events
-from moorage.apiserver.server.own_endpoints import correct_own_service, write_own_endpoints
+from moorage.apiserver.server.own_endpoints import (
+    correct_own_service,
+    has_own_service,
+    write_own_endpoints,
+)
 from moorage.apiserver.server.token_uses import start_tracking
 from moorage.apiserver.storage import SqliteStore
 from moorage.linux.descriptors import descriptor_limit
@@ -30,6 +34,8 @@ from moorage.wire.serving import Acceptor, Limits, server_context
 
 # Lets a listener bind an address that does not exist yet (the pod gateway before the first pod).
 _IP_FREEBIND = 15
+_OWN_SERVICE_S = 10.0
+"""As often as upstream looks. Source: controlplane `DefaultEndpointReconcilerInterval`."""
 
 log = Log(__name__)
 
@@ -97,11 +103,7 @@ class ApiServer:
                 self.api.flows.ensure(),
             )
             await start_tracking(self.api.objects, self._clock)
-            public = urlsplit(self._api_options.public_url)
-            await write_own_endpoints(
-                self.api.objects, public.hostname or "", public.port or self._options.port
-            )
-            await correct_own_service(self.api.objects, self._options.port)
+            await self._write_own_service()
             await write_trust(self.api.objects, self._api_options.front_proxy)
             await self.api.aggregation.local.create_own()
             self.api.ready.update(READINESS)
@@ -129,6 +131,26 @@ class ApiServer:
             tasks.create_task(self.api.aggregation.run())
             tasks.create_task(self.api.flows.run())
             tasks.create_task(self.api.token_uses.run(self.api.objects))
+            tasks.create_task(self._keep_own_service())
+
+    async def _keep_own_service(self) -> None:
+        """Create the service again, and its endpoints, after a user has deleted one of them."""
+        while True:
+            await self._clock.sleep(_OWN_SERVICE_S)
+            if not has_own_service(self.api.objects):
+                await create_api_service(
+                    self.api.objects,
+                    service_ip=str(self._api_options.service_network[1]),
+                    secure_port=self._options.port,
+                )
+                await self._write_own_service()
+
+    async def _write_own_service(self) -> None:
+        public = urlsplit(self._api_options.public_url)
+        await write_own_endpoints(
+            self.api.objects, public.hostname or "", public.port or self._options.port
+        )
+        await correct_own_service(self.api.objects, self._options.port)
 
     async def _listen(self, stack: AsyncExitStack) -> None:
         server = web.Server(self.api.handler, handler_cancellation=True)

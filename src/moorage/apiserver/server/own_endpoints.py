@@ -159,6 +159,12 @@ _USER = User(name="system:apiserver", groups=(SYSTEM_MASTERS,))
 log = Log(__name__)
 
 
+def has_own_service(objects: Objects) -> bool:
+    """Say whether the service and its endpoints exist."""
+    kinds = (SERVICE, ENDPOINTS, ENDPOINT_SLICE)
+    return all(objects.find(kind, _NAMESPACE, _NAME) is not None for kind in kinds)
+
+
 async def write_own_endpoints(objects: Objects, address: str, port: int) -> None:
     """Bring both objects to the address and port of this server.
 
