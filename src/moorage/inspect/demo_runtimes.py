@@ -73,6 +73,11 @@ class RuntimesShown(msgspec.Struct, frozen=True, kw_only=True):
     fitted_class: str = ""
     fitted_reason: str = ""
 
+    @property
+    def strongest(self) -> str:
+        """The class that isolates most."""
+        return max(self.classes, key=lambda found: LEVELS[found.isolation]).name
+
 
 async def show_runtimes(client: Client, report: Report) -> RuntimesShown:
     """Wait for the classes of the node's handlers, then show a floor and a need.

@@ -28,6 +28,7 @@ from moorage.cluster.settings import Choices, Settings, save
 from moorage.cluster.supervision import start as starting
 from moorage.engine.handlers import Handler
 from moorage.inspect.demo import DemoError, DemoRow
+from moorage.inspect.demo_network import NetworkShown
 from moorage.inspect.demo_runtimes import FoundClass, RuntimesShown
 from moorage.runtimeclass.features import FEATURES
 from moorage.wire.client import config, rest
@@ -129,6 +130,13 @@ async def _shown_runtimes(_client: object, report: Callable[[str], None]) -> Run
     )
 
 
+async def _shown_network(
+    _client: object, runtime_class: str, report: Callable[[str], None]
+) -> NetworkShown:
+    report("connected")
+    return NetworkShown(runtime_class, "hello", "no route")
+
+
 async def _read_features(_client: object, within_s: float) -> tuple[RuntimeProfile, ...]:
     assert within_s > 0
     return (_profile("crun", SUPPORTED), _profile("runsc", UNSUPPORTED))
@@ -146,6 +154,7 @@ def stage(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
     monkeypatch.setattr(rest, "Client", lambda *_, **__: Api())
     monkeypatch.setattr(demo, "Demo", stage.demo)
     monkeypatch.setattr(demo, "show_runtimes", _shown_runtimes)
+    monkeypatch.setattr(demo, "show_network", _shown_network)
     monkeypatch.setattr(demo, "read_features", _read_features)
     levels: list[str] = []
     monkeypatch.setattr(demo, "configure", levels.append)
@@ -168,7 +177,7 @@ def test_the_whole_path_ends_with_a_table_and_why_some_do_not_run(stage: Stage) 
     assert stage.steps == STEPS
     steps, table, refused, following = answer.out.split("\n\n")
     assert [line.split("s  ", 1)[1] for line in steps.splitlines()] == [
-        "starting a cluster", "cluster ready", "found", "shown", "stopped the cluster",
+        "starting a cluster", "cluster ready", "found", "connected", "shown", "stopped the cluster",
     ]  # fmt: skip
     assert all(0 <= float(line.split()[0]) < 60 for line in steps.splitlines())
     assert table.splitlines()[:3] == [

@@ -21,6 +21,7 @@ from moorage.cli.output import dim, output_option, show, show_document
 from moorage.cluster import Choices, Cluster
 from moorage.engine.handlers import Handler
 from moorage.inspect.demo import Demo, DemoRow, find_examples
+from moorage.inspect.demo_network import NetworkShown, show_network
 from moorage.inspect.demo_runtimes import RuntimesShown, read_features, show_runtimes
 from moorage.inspect.manifests import Manifest, read_manifests
 from moorage.inspect.probed_defects import defect_warnings
@@ -80,8 +81,10 @@ async def _run(
             try:
                 async with cluster.client("moor-demo") as client:
                     runtimes = await show_runtimes(client, report)
+                    network = await show_network(client, runtimes.strongest, report)
                     rows = await Demo(client, manifests, report).run()
-                    return _Shown(runtimes, rows, await read_features(client, _FEATURES_S))
+                    features = await read_features(client, _FEATURES_S)
+                    return _Shown(runtimes, network, rows, features)
             finally:
                 interruptions.hold_off()
     finally:
@@ -89,9 +92,10 @@ async def _run(
 
 
 class _Shown(msgspec.Struct, frozen=True):
-    """What is printed at the end: classes found, pods, and what handlers were found to support."""
+    """What the demo found and ran, for the output at its end."""
 
     runtimes: RuntimesShown
+    network: NetworkShown
     rows: list[DemoRow]
     profiles: tuple[RuntimeProfile, ...]
 
@@ -118,6 +122,7 @@ def _print(shown: _Shown, handlers: tuple[Handler, ...], output: str) -> None:
                     "class": shown.runtimes.fitted_class,
                     "reason": shown.runtimes.fitted_reason,
                 },
+                "network": msgspec.to_builtins(shown.network),
                 "pods": [asdict(row) for row in shown.rows],
                 "features": rows(columns(shown.profiles)),
             },

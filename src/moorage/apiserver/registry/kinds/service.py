@@ -59,6 +59,8 @@ def default_service(service: Obj) -> None:
     if spec["sessionAffinity"] == "ClientIP":
         client_ip = spec.setdefault("sessionAffinityConfig", {}).setdefault("clientIP", {})
         client_ip.setdefault("timeoutSeconds", _AFFINITY_SECONDS)
+    elif spec["sessionAffinity"] == "None":
+        spec.pop("sessionAffinityConfig", None)
     for port in spec.get("ports", ()):
         port.setdefault("protocol", "TCP")
         if port.get("targetPort") in (None, 0, ""):
