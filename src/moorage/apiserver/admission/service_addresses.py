@@ -152,9 +152,6 @@ class ServiceAddresses:
     def _settle_node_ports(self, attributes: Attributes, spec: Obj, old_spec: Obj) -> None:
         ports = spec.get("ports", [])
         if spec.get("type") not in _WITH_NODE_PORTS:
-            if old_spec.get("type") in _WITH_NODE_PORTS:
-                for port in ports:
-                    port.pop("nodePort", None)
             return
         before = {_port_key(port): port.get("nodePort") for port in old_spec.get("ports", ())}
         own = set(before.values())

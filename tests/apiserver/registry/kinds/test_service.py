@@ -143,3 +143,25 @@ def test_fields_that_a_new_type_does_not_have_are_dropped(
     }
     is_balanced = after["type"] == "LoadBalancer"
     assert new["status"] == (status if is_balanced else {"loadBalancer": {}})
+
+
+@pytest.mark.parametrize("type_", ["ClusterIP", "ExternalName"])
+def test_node_ports_that_a_user_did_not_change_go_with_the_type(type_: str) -> None:
+    def updated(*ports: int) -> list[Any]:
+        spec = {"type": "NodePort", "ports": [{"port": 80, "nodePort": 30001}]}
+        wanted = [{"port": 80, "nodePort": number} for number in ports]
+        new = {"metadata": {"name": "s"}, "spec": {**spec, "type": type_, "ports": wanted}}
+        KINDS["Service"].strategy.prepare_update(new, {"metadata": {"name": "s"}, "spec": spec})
+        return [port.get("nodePort") for port in new["spec"]["ports"]]
+
+    assert updated(30001) == [None]
+    # One that was changed too is refused by validation.
+    assert updated(30002) == [30002]
+
+
+def test_without_affinity_its_settings_go() -> None:
+    """An update turns affinity off by its name alone."""
+    config = {"clientIP": {"timeoutSeconds": 60}}
+    service = {"spec": {"sessionAffinity": "None", "sessionAffinityConfig": config}}
+    KINDS["Service"].strategy.default(service)
+    assert "sessionAffinityConfig" not in service["spec"]

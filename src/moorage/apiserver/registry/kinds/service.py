@@ -85,6 +85,8 @@ def prepare_service_update(new: Obj, old: Obj) -> None:
     spec, was = new["spec"], old["spec"]
     if _has_addresses(was) and not _has_addresses(spec):
         _drop_unchanged(spec, was, "ipFamilies", "ipFamilyPolicy")
+    if was.get("type") in _EXTERNAL and spec.get("type") not in _EXTERNAL:
+        _drop_unchanged_node_ports(spec, was)
     if _is_health_checked(was) and not _is_health_checked(spec):
         _drop_unchanged(spec, was, "healthCheckNodePort")
     if _is_balanced(was) and not _is_balanced(spec):
@@ -99,6 +101,13 @@ def _drop_unchanged(spec: Obj, was: Obj, *fields: str) -> None:
     for field in fields:
         if spec.get(field) == was.get(field):
             spec.pop(field, None)
+
+
+def _drop_unchanged_node_ports(spec: Obj, was: Obj) -> None:
+    ports, before = spec.get("ports", ()), was.get("ports", ())
+    if {port.get("nodePort") for port in ports} == {port.get("nodePort") for port in before}:
+        for port in ports:
+            port.pop("nodePort", None)
 
 
 def _has_addresses(spec: Obj) -> bool:
