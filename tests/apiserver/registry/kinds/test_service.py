@@ -162,6 +162,6 @@ def test_node_ports_that_a_user_did_not_change_go_with_the_type(type_: str) -> N
 def test_without_affinity_its_settings_go() -> None:
     """An update turns affinity off by its name alone."""
     config = {"clientIP": {"timeoutSeconds": 60}}
-    service = {"spec": {"sessionAffinity": "None", "sessionAffinityConfig": config}}
+    service: dict[str, Any] = {"spec": {"sessionAffinity": "None", "sessionAffinityConfig": config}}
     KINDS["Service"].strategy.default(service)
     assert "sessionAffinityConfig" not in service["spec"]
