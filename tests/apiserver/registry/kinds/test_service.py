@@ -148,9 +148,11 @@ def test_fields_that_a_new_type_does_not_have_are_dropped(
 @pytest.mark.parametrize("type_", ["ClusterIP", "ExternalName"])
 def test_node_ports_that_a_user_did_not_change_go_with_the_type(type_: str) -> None:
     def updated(*ports: int) -> list[Any]:
-        spec = {"type": "NodePort", "ports": [{"port": 80, "nodePort": 30001}]}
+        spec: dict[str, Any] = {"type": "NodePort", "ports": [{"port": 80, "nodePort": 30001}]}
         wanted = [{"port": 80, "nodePort": number} for number in ports]
-        new = {"metadata": {"name": "s"}, "spec": {**spec, "type": type_, "ports": wanted}}
+        new: dict[str, Any] = {
+            "metadata": {"name": "s"}, "spec": {**spec, "type": type_, "ports": wanted},
+        }  # fmt: skip
         KINDS["Service"].strategy.prepare_update(new, {"metadata": {"name": "s"}, "spec": spec})
         return [port.get("nodePort") for port in new["spec"]["ports"]]
 
