@@ -37,7 +37,8 @@ from moorage.network.objects import (
 from moorage.network.packet_filter import Change, Kernel, PacketFilter, check_kernel
 from moorage.network.policies.peers import NetworkPod
 from moorage.network.policies.state import PolicyState
-from moorage.network.services.endpoints import Place
+from moorage.network.services.endpoints import Place, local_endpoints
+from moorage.network.services.health_checks import HealthChecks, health_port
 from moorage.network.services.rules import service_fragment
 from moorage.network.services.stale_flows import Flow, delete_flows, stale_flows
 from moorage.network.tables import Table
@@ -116,6 +117,8 @@ class NetworkAgent:
         self._policies = PolicyState(self._filter.families)
         self._admitted: dict[str, NetworkPod] = {}
         self._dirty_services: dict[str, None] = {}
+        self._health_checks = HealthChecks(self._count_local)
+        self._health_ports: dict[str, int] = {}
         self._stale: asyncio.Queue[Flow] = asyncio.Queue()
         self._delete_flows = delete_flows
         self._changed = asyncio.Event()
@@ -170,15 +173,20 @@ class NetworkAgent:
             async with self._turn:
                 await self._filter.write(self._changes())
             self._is_written.set()
+            self._changed.set()
             tasks.create_task(self._repair())
             tasks.create_task(self._cut_stale_flows())
             if self._records is not None:
                 tasks.create_task(self._records.run())
-            while True:
-                await self._changed.wait()
-                self._changed.clear()
-                await self._apply()
-                await self._clock.sleep(_BATCH_S)
+            try:
+                while True:
+                    await self._changed.wait()
+                    self._changed.clear()
+                    await self._apply()
+                    await self._serve_health_checks()
+                    await self._clock.sleep(_BATCH_S)
+            finally:
+                await self._health_checks.close()
 
     async def admit(
         self, uid: str, namespace: str, labels: Mapping[str, str], addresses: Iterable[str],
@@ -229,6 +237,7 @@ class NetworkAgent:
         changes = self._policies.changes()
         for key in dirty:
             service = self._services.get_key(key)
+            self._health_ports[key] = health_port(service)
             slices = self._slices.by_index("service", key)
             for family, pods in self._pods_of.items():
                 fragment = service_fragment(service, slices, family, self._place, pods)
@@ -237,6 +246,14 @@ class NetworkAgent:
                     self._stale.put_nowait(flow)
                 changes.append((family, f"service/{key}", fragment))
         return changes
+
+    async def _serve_health_checks(self) -> None:
+        ports, self._health_ports = self._health_ports, {}
+        for key, port in ports.items():
+            await self._health_checks.follow(key, port)
+
+    def _count_local(self, key: str) -> int:
+        return local_endpoints(self._slices.by_index("service", key), self._place)
 
     async def _cut_stale_flows(self) -> None:
         while True:
