@@ -110,7 +110,7 @@ FIRST_KERNELS = "Linux {} is older than 4.19, the oldest that runtimes support"
          {"tools": tools_without() | {"conmon": Tool(Path("/c"), "", "Segmentation fault")}},
          "problem", "/c does not print its version: Segmentation fault", ""),
         ("network plugins", {"cni": CniPlugins(None)}, "problem",
-         "ptp, host-local, loopback, portmap not found: pods get no network",
+         "bandwidth, host-local, loopback, portmap, ptp not found: pods get no network",
          "apt-get install containernetworking-plugins"),
         ("network tools", {"tools": tools_without("ip")}, "problem",
          "ip not found: the pods' bridge cannot be made", "apt-get install iproute2"),

@@ -57,7 +57,7 @@ def test_where_network_plugins_are_looked_for() -> None:
     assert tuple(map(str, tools.CNI_DIRECTORIES)) == (
         "/opt/cni/bin", "/usr/lib/cni", "/usr/libexec/cni"
     )  # fmt: skip
-    assert CNI_NEEDED == ("ptp", "host-local", "loopback", "portmap")
+    assert CNI_NEEDED == ("bandwidth", "host-local", "loopback", "portmap", "ptp")
 
 
 async def test_each_tool_is_asked_for_its_version_in_its_way(tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ ROUTED = {
         "routes": [{"dst": "0.0.0.0/0"}],
     },
 }
+BANDWIDTH = {"type": "bandwidth", "capabilities": {"bandwidth": True}}
 PORTMAP = {
     "type": "portmap",
     "capabilities": {"portMappings": True},
@@ -37,9 +38,9 @@ PORTMAP = {
 @pytest.mark.parametrize(
     ("mark_chain", "plugins"),
     [
-        ("MARK", [ROUTED, PORTMAP]),
+        ("MARK", [ROUTED, BANDWIDTH, PORTMAP]),
         # Without a firewall there are no host ports.
-        (None, [ROUTED]),
+        (None, [ROUTED, BANDWIDTH]),
     ],
 )
 def test_pods_are_routed_with_addresses_of_the_network(

@@ -83,7 +83,7 @@ async def test_a_first_start_makes_everything(machine: FakeMachine, tmp_path: Pa
     # Rules of others stay, and other programs may hold the lock for a while.
     assert "restore --noflush --wait 10\n" in machine.said
     document = json.loads((tmp_path / "a b" / "cni" / FILE_NAME).read_text())
-    assert [plugin["type"] for plugin in document["plugins"]] == ["ptp", "portmap"]
+    assert [plugin["type"] for plugin in document["plugins"]] == ["ptp", "bandwidth", "portmap"]
     assert [path.name for path in (tmp_path / "a b" / "cni").iterdir()] == [FILE_NAME]
 
 
@@ -104,7 +104,7 @@ async def test_without_rules_pods_stay_inside(
     state = await set_up(OURS, machine.host(firewall=firewall), tmp_path / "cni")
     assert "why not" in state.complaint
     document = json.loads((tmp_path / "cni" / FILE_NAME).read_text())
-    assert [plugin["type"] for plugin in document["plugins"]] == ["ptp"]
+    assert [plugin["type"] for plugin in document["plugins"]] == ["ptp", "bandwidth"]
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,7 @@ TOOLS: Mapping[str, tuple[str, ...]] = {
 }
 
 CNI_DIRECTORIES = (Path("/opt/cni/bin"), Path("/usr/lib/cni"), Path("/usr/libexec/cni"))
-CNI_NEEDED = ("ptp", "host-local", "loopback", "portmap")
+CNI_NEEDED = ("bandwidth", "host-local", "loopback", "portmap", "ptp")
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,9 +18,9 @@ from moorage.cluster.errors import ClusterError
 
 # CNI configuration of a cluster's pods, as the engine reads it.
 #
-# One bridge for the cluster, addresses from host-local, host ports from portmap. The bridge
-# plugin does not masquerade: it would add and remove a chain for every pod, which takes longer
-# than the rest of a pod's network; one rule for the whole network has the same effect (see
+# A routed link for each pod from ptp, addresses from host-local, limits from bandwidth, host ports
+# from portmap. ptp does not masquerade: it would add and remove a chain for every pod, which takes
+# longer than the rest of a pod's network; one rule for the whole network has the same effect (see
 # `rules`). Source: CNI specification 0.4.0, the plugins' own documentation.
 
 CNI_VERSION = "0.4.0"
@@ -82,14 +82,14 @@ def write_conflist(network: PodNetwork, mark_chain: str | None) -> str:
     `mark_chain` is the chain that marks packets of host ports for masquerading; None if iptables is
     not usable, which leaves host ports out.
     """
-    plugins = [_bridge(network)]
+    plugins = [_routed(network), {"type": "bandwidth", "capabilities": {"bandwidth": True}}]
     if mark_chain is not None:
         plugins.append(_portmap(mark_chain))
     document = {"cniVersion": CNI_VERSION, "name": network.name, "plugins": plugins}
     return json.dumps(document, indent=2) + "\n"
 
 
-def _bridge(network: PodNetwork) -> dict[str, object]:
+def _routed(network: PodNetwork) -> dict[str, object]:
     return {
         "type": "ptp",
         "mtu": network.mtu,

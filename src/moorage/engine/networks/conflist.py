@@ -17,7 +17,9 @@ from moorage.linux.trust import distrust
 
 _SUFFIXES = (".conf", ".conflist", ".json")
 # Reference plugins whose result does not depend on the pod's name: they can run in advance.
-_POD_INDEPENDENT = frozenset({"bridge", "ptp", "loopback", "portmap", "firewall", "tuning"})
+_POD_INDEPENDENT = frozenset(
+    {"bandwidth", "bridge", "firewall", "loopback", "portmap", "ptp", "tuning"}
+)
 
 
 class ConflistError(Exception):

@@ -28,6 +28,8 @@ from moorage.linux.trust import distrust
 
 INTERFACE = "eth0"
 DEADLINE_S = 60.0
+# Plugins that do nothing without this capability argument.
+_ACTS_ON = {"portmap": "portMappings", "bandwidth": "bandwidth"}
 
 log = Log(__name__)
 
@@ -162,10 +164,13 @@ def _active_plugins(network: Conflist, conf: RuntimeConf) -> list[Mapping[str, A
     """Return the plugins of a chain that have something to do for a sandbox.
 
     Without host ports, portmap passes the previous result on, and on DEL asks iptables about rules
-    that it never created.
+    that it never created; bandwidth without limits does the like.
     """
-    has_ports = bool(conf.capability_args.get("portMappings"))
-    return [plugin for plugin in network.plugins if has_ports or plugin["type"] != "portmap"]
+    return [
+        plugin
+        for plugin in network.plugins
+        if plugin["type"] not in _ACTS_ON or conf.capability_args.get(_ACTS_ON[plugin["type"]])
+    ]
 
 
 def result_of_interrupted_add(network: Conflist, conf: RuntimeConf) -> CniResult:

@@ -201,7 +201,9 @@ def _sysctls(sandbox: Sandbox) -> dict[Path, str]:
 
 _INGRESS = "kubernetes.io/ingress-bandwidth"
 _EGRESS = "kubernetes.io/egress-bandwidth"
-_BURST_BITS = (1 << 31) - 1
+# A burst is a second's worth: the largest that plugins take would let 256 MiB pass first. The least
+# has room for a packet of segmentation offload, 64 KiB.
+_LEAST_BURST_BITS, _MOST_BURST_BITS = 1 << 20, (1 << 31) - 1
 _PROTOCOLS = {pb.TCP: "tcp", pb.UDP: "udp", pb.SCTP: "sctp"}
 
 
@@ -257,4 +259,5 @@ def _rate(annotations: Any, name: str, direction: str) -> dict[str, int]:
         bits = parse_quantity(text).value
     except ValueError as error:
         raise InvalidError(f"annotation {name}: {text!r} is not a quantity, such as 10M") from error
-    return {f"{direction}Rate": bits, f"{direction}Burst": _BURST_BITS}
+    burst = min(max(bits, _LEAST_BURST_BITS), _MOST_BURST_BITS)
+    return {f"{direction}Rate": bits, f"{direction}Burst": burst}
