@@ -22,8 +22,8 @@ from moorage.api.names import Namespace
 from moorage.api.nodes import Node
 from moorage.api.services import Service
 from moorage.linux.nftables import NftablesError
-from moorage.network.dns.feed import RecordSender
-from moorage.network.dns.records import ServiceRecord, service_record
+from moorage.network.dns.records import ServiceRecord
+from moorage.network.dns.sender import RecordSender, service_record
 from moorage.network.frame import IPV4, IPV6, Family, foreign_frame, frame, table_name
 from moorage.network.links import link_of
 from moorage.network.objects import (

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from moorage.network.dns.records import PortRecord, ServiceRecord, service_record
+from moorage.network.dns.records import PortRecord, ServiceRecord
+from moorage.network.dns.sender import service_record
 from moorage.network.dns.zone import NO_DATA, NO_NAME, Zone
 from tests.network.objects import a_service, a_slice, an_endpoint
 

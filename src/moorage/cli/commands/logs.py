@@ -18,7 +18,7 @@ from moorage.cli.options import cluster_of, data_dir_option
 from moorage.cluster.layout import Layout
 from moorage.linux.log_file import old_file
 
-PARTS = ("supervisor", "apiserver", "controllers", "node", "engine")
+PARTS = ("supervisor", "apiserver", "controllers", "node", "dns", "engine")
 _WIDTH = max(map(len, PARTS))
 _READ_BYTES = 1 << 16
 

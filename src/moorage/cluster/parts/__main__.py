@@ -6,10 +6,9 @@ import asyncio
 import errno
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
-
-import uvloop
+from typing import Any
 
 from moorage.api.logs import Log, configure
 from moorage.cluster.daemon import Service, calm_collector, until_stopped
@@ -22,14 +21,22 @@ from moorage.linux.log_file import LogFile
 from moorage.linux.own_process import die_with_parent
 from moorage.linux.trust import UMASK
 
+
+def run_uvloop(work: Coroutine[Any, Any, None]) -> None:
+    """Run on uvloop, which parts without it do not import."""
+    import uvloop
+
+    uvloop.run(work)
+
+
 # The event loop of each part. Not uvloop for the engine, which has to reap every child.
 _LOOPS: Mapping[str, Callable[..., object]] = {
-    "apiserver": uvloop.run,
-    "controllers": uvloop.run,
+    "apiserver": run_uvloop,
+    "controllers": run_uvloop,
     # Without uvloop, which would be a tenth of its memory.
     "dns": asyncio.run,
     "engine": asyncio.run,
-    "node": uvloop.run,
+    "node": run_uvloop,
 }
 _USAGE_STATUS = 2
 

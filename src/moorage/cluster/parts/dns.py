@@ -21,8 +21,8 @@ from moorage.cluster.settings import Settings
 from moorage.cluster.supervision.readiness import notify_ready
 from moorage.linux.own_process import die_with_parent
 from moorage.linux.trust import PASSABLE, make_private
-from moorage.network.dns.feed import RecordReceiver
 from moorage.network.dns.forwarding import Forwarder
+from moorage.network.dns.receiver import RecordReceiver
 from moorage.network.dns.records import MAX_LINE_BYTES
 from moorage.network.dns.server import DnsServer
 from moorage.network.dns.zone import Zone

@@ -7,12 +7,7 @@ Discovery 1.1.0.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import msgspec
-
-from moorage.api.services import Service
-from moorage.network.objects import EndpointSlice
 
 MAX_LINE_BYTES = 8 << 20
 """Longest line: a Service with some hundred thousand endpoints."""
@@ -52,33 +47,3 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True):
     namespace: str = ""
     is_there: bool = False
     complete: bool = False
-
-
-def service_record(service: Service, slices: Iterable[EndpointSlice]) -> ServiceRecord:
-    """Return the record of a Service."""
-    spec = service.spec
-    if spec.type == "ExternalName":
-        return ServiceRecord(external_name=spec.external_name)
-    if spec.cluster_ip not in ("", "None"):
-        ports = tuple(
-            PortRecord(port.name, (port.protocol or "TCP").lower(), port.port)
-            for port in spec.ports
-        )
-        return ServiceRecord(addresses=spec.cluster_ips or (spec.cluster_ip,), ports=ports)
-    endpoints: dict[tuple[str, str], EndpointRecord] = {}
-    for one in slices:
-        ports = tuple(
-            PortRecord(port.name or "", (port.protocol or "TCP").lower(), port.port)
-            for port in one.ports
-            if port.port is not None
-        )
-        for endpoint in one.endpoints:
-            if not endpoint.is_ready or one.address_type == "FQDN":
-                continue
-            for address in endpoint.addresses:
-                hostname = endpoint.hostname or ""
-                # In two slices for a moment while it moves, or with other ports in each.
-                known = endpoints.get((address, hostname))
-                more = tuple(dict.fromkeys((*known.ports, *ports))) if known else ports
-                endpoints[address, hostname] = EndpointRecord(address, hostname, more)
-    return ServiceRecord(endpoints=tuple(endpoints.values()))

@@ -1,7 +1,6 @@
-"""Feed: the records of Services on their way from the network agent to the DNS process.
+"""Sender: the records of Services on their way from the network agent to the DNS process.
 
-A sender connects to the process's Unix socket, sends everything, and then what changes. What was
-sent stays in the process while there is no sender, so that names are answered meanwhile.
+Connects to the process's Unix socket, sends everything, and then what changes.
 """
 
 from __future__ import annotations
@@ -15,12 +14,49 @@ import msgspec
 
 from moorage.api.clock import Clock
 from moorage.api.logs import Log
-from moorage.network.dns.records import MAX_LINE_BYTES, Message, ServiceRecord
-from moorage.network.dns.zone import Zone
+from moorage.api.services import Service
+from moorage.network.dns.records import (
+    MAX_LINE_BYTES,
+    EndpointRecord,
+    Message,
+    PortRecord,
+    ServiceRecord,
+)
+from moorage.network.objects import EndpointSlice
 
 _RETRY_S: Final = 0.2
 
 log = Log(__name__)
+
+
+def service_record(service: Service, slices: Iterable[EndpointSlice]) -> ServiceRecord:
+    """Return the record of a Service."""
+    spec = service.spec
+    if spec.type == "ExternalName":
+        return ServiceRecord(external_name=spec.external_name)
+    if spec.cluster_ip not in ("", "None"):
+        ports = tuple(
+            PortRecord(port.name, (port.protocol or "TCP").lower(), port.port)
+            for port in spec.ports
+        )
+        return ServiceRecord(addresses=spec.cluster_ips or (spec.cluster_ip,), ports=ports)
+    endpoints: dict[tuple[str, str], EndpointRecord] = {}
+    for one in slices:
+        ports = tuple(
+            PortRecord(port.name or "", (port.protocol or "TCP").lower(), port.port)
+            for port in one.ports
+            if port.port is not None
+        )
+        for endpoint in one.endpoints:
+            if not endpoint.is_ready or one.address_type == "FQDN":
+                continue
+            for address in endpoint.addresses:
+                hostname = endpoint.hostname or ""
+                # In two slices for a moment while it moves, or with other ports in each.
+                known = endpoints.get((address, hostname))
+                more = tuple(dict.fromkeys((*known.ports, *ports))) if known else ports
+                endpoints[address, hostname] = EndpointRecord(address, hostname, more)
+    return ServiceRecord(endpoints=tuple(endpoints.values()))
 
 
 class RecordSender:
@@ -104,49 +140,6 @@ class RecordSender:
             self._sent.pop(key, None)
         else:
             self._sent[key] = digest
-
-
-class RecordReceiver:
-    """Puts what a sender sends into a zone. Only the last sender that connected counts."""
-
-    def __init__(self, zone: Zone, *, changed: Callable[[], None]) -> None:
-        """`changed` is called after each change, with the zone complete or as it was before."""
-        self._zone = zone
-        self._changed = changed
-        self._sender: asyncio.StreamWriter | None = None
-        self.is_complete = False
-
-    async def receive(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Receive from a sender until its end."""
-        if self._sender is not None:
-            self._sender.close()
-        self._sender = writer
-        namespaces: set[str] = set()
-        services: set[str] = set()
-        is_first_part = True
-        try:
-            while line := await reader.readline():
-                if self._sender is not writer:
-                    return
-                message = msgspec.json.decode(line, type=Message)
-                if message.complete:
-                    self._zone.keep_only(namespaces, services)
-                    self.is_complete, is_first_part = True, False
-                elif message.service:
-                    self._zone.set_service(message.service, message.record)
-                    services.add(message.service)
-                else:
-                    self._zone.set_namespace(message.namespace, is_there=message.is_there)
-                    namespaces.add(message.namespace)
-                if not is_first_part:
-                    namespaces, services = set(), set()
-                self._changed()
-        except (ValueError, ConnectionError) as error:
-            log.warning("DNS records are not received", reason=error)
-        finally:
-            if self._sender is writer:
-                self._sender = None
-            writer.close()
 
 
 async def _write(writer: asyncio.StreamWriter, message: Message) -> None:

@@ -8,8 +8,9 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from moorage.api.clock import SystemClock
-from moorage.network.dns.feed import RecordReceiver, RecordSender
+from moorage.network.dns.receiver import RecordReceiver
 from moorage.network.dns.records import ServiceRecord
+from moorage.network.dns.sender import RecordSender
 from moorage.network.dns.zone import NO_NAME, Zone
 
 WEB, SVC = ServiceRecord(("10.96.0.7",)), ("default", "svc", "cluster", "local")
