@@ -105,3 +105,20 @@ def test_a_listener_that_accepts_nothing_is_not_waited_for(
         client.connect(str(path))
         with pytest.raises(OSError, match=r"timed out|temporarily unavailable"):
             listener_of(path)
+
+
+def test_ports_of_programs_are_known_by_address_and_protocol() -> None:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as one,
+        socket.create_server(("", 0)) as every,
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as datagrams,
+    ):
+        datagrams.bind(("127.0.0.1", 0))
+        port, wildcard = one.getsockname()[1], every.getsockname()[1]
+        assert is_listening("127.0.0.1", "TCP", port)
+        assert not is_listening("127.0.0.2", "TCP", port)
+        assert is_listening("127.0.0.2", "TCP", wildcard)
+        assert is_listening("127.0.0.1", "UDP", datagrams.getsockname()[1])
+        # There is no such table in many kernels.
+        assert not is_listening("127.0.0.1", "NONE", port)
+    assert not is_listening("127.0.0.1", "TCP", port)

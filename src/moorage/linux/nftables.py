@@ -30,10 +30,10 @@ class NftablesMissingError(NftablesError):
 class Nftables:
     """The packet filter of this thread's network namespace. Calls block, one at a time."""
 
-    def __init__(self) -> None:
+    def __init__(self, library: str = LIBRARY) -> None:
         """Load the library. Raises NftablesMissingError."""
         try:
-            self._library = ctypes.CDLL(LIBRARY)
+            self._library = ctypes.CDLL(library)
         except OSError as error:
             raise NftablesMissingError(error) from error
         _declare(self._library)
