@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from moorage.linux import listeners as module
-from moorage.linux.listeners import _address, _target, listener_of, tcp_listeners
+from moorage.linux.listeners import _address, _target, is_listening, listener_of, tcp_listeners
 
 LOOPBACK, ANY = IPv4Address("127.0.0.1"), IPv4Address("0.0.0.0")
 LISTENS = """
