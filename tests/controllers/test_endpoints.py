@@ -72,6 +72,16 @@ def test_a_named_port_is_each_pods_own() -> None:
     assert [subset["ports"][0]["port"] for subset in subsets] == [1, 2]
 
 
+def test_a_named_port_may_be_a_sidecars() -> None:
+    ports = (ContainerPort(name="web", container_port=3, protocol="TCP"),)
+    named = service("web")
+    for policy, expected in (("Always", [3]), (None, [])):
+        container = Container(ports=ports, restart_policy=policy)
+        spec = msgspec.structs.replace(READY.spec, init_containers=(container,))
+        subsets = subsets_of(named, backends_of(named, [msgspec.structs.replace(READY, spec=spec)]))
+        assert [port["port"] for subset in subsets for port in subset.get("ports", ())] == expected
+
+
 def test_a_pod_on_its_way_out_still_serves_in_slices_but_not_in_endpoints() -> None:
     leaving = pod("a", ip="10.0.0.1", is_deleting=True)
     backends = backends_of(service(), [leaving])

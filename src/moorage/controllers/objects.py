@@ -60,6 +60,12 @@ class PodSpec(Object, frozen=True):
     containers: tuple[Container, ...] = ()
     init_containers: tuple[Container, ...] = ()
 
+    @property
+    def serving(self) -> tuple[Container, ...]:
+        """The containers that run while the pod serves. Source: `podutils.FindPort`."""
+        sidecars = (one for one in self.init_containers if one.restart_policy == "Always")
+        return (*self.containers, *sidecars)
+
     def __post_init__(self) -> None:
         if self.volumes:
             force_setattr(self, "volumes", tuple(_claiming(self.volumes)))

@@ -348,7 +348,7 @@ def network_pod(pod: PodObject) -> NetworkPod | None:
         return None
     ports = tuple(
         (port.protocol or "TCP", port.name, port.container_port)
-        for container in pod.spec.containers
+        for container in pod.spec.serving
         for port in container.ports
         if port.name
     )

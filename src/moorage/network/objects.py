@@ -136,12 +136,20 @@ class ContainerPort(Object, frozen=True):
 
 class NetworkContainer(Object, frozen=True):
     ports: tuple[ContainerPort, ...] = ()
+    restart_policy: str | None = None
 
 
 class NetworkPodSpec(Object, frozen=True):
     node_name: str = ""
     host_network: bool = False
     containers: tuple[NetworkContainer, ...] = ()
+    init_containers: tuple[NetworkContainer, ...] = ()
+
+    @property
+    def serving(self) -> tuple[NetworkContainer, ...]:
+        """The containers that run while the pod serves: sidecars too."""
+        sidecars = (one for one in self.init_containers if one.restart_policy == "Always")
+        return (*self.containers, *sidecars)
 
 
 class PodIP(Object, frozen=True):

@@ -42,6 +42,7 @@ from moorage.node.configuration import NodeConfiguration, load_configuration
 from moorage.node.images.verification import Verification
 from moorage.node.machine.machine import this_machine
 from moorage.node.options import NodeOptions, ServerOptions
+from moorage.node.pod_facts.containers import sidecars
 from moorage.node.pods.pod_network import PodNetworkError
 from moorage.runtimes.custom_resources import install_definitions
 from moorage.runtimes.installing.following import InstallationFollower
@@ -171,7 +172,7 @@ class PodRules:
         meta = pod.metadata
         ports = [
             (port.protocol or "TCP", port.name, port.container_port)
-            for container in pod.spec.containers
+            for container in (*pod.spec.containers, *sidecars(pod.spec))
             for port in container.ports
             if port.name
         ]

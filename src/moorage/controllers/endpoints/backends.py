@@ -95,7 +95,7 @@ def _number(port: ServicePort, pod: Pod) -> int | None:
     return next(
         (
             candidate.container_port
-            for container in pod.spec.containers
+            for container in pod.spec.serving
             for candidate in container.ports
             if candidate.name == target
             and (candidate.protocol or "TCP") == (port.protocol or "TCP")
