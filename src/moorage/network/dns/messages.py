@@ -138,7 +138,8 @@ def replies(
     records = list(answer.records)
     orders = [records]
     if len(records) > 1 and records[0].type != "CNAME":
-        orders = [random.sample(records, len(records)) for _ in range(_ORDERS)]
+        mixed = random.sample(records, len(records))
+        orders = [mixed[at:] + mixed[:at] for at in range(min(len(mixed), _ORDERS))]
     return [_encoded(query, zone, answer, order, serial, more) for order in orders]
 
 
