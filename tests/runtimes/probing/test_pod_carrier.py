@@ -82,7 +82,7 @@ def client() -> _WatchedClient:
 
 
 def _probe(client: _WatchedClient) -> _PodProbe:
-    present = client._typed(PODS, _pod())
+    present = client.typed(PODS, _pod())
     return _PodProbe(cast(Client, client), present, 0.0)
 
 
