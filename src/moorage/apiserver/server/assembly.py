@@ -66,7 +66,7 @@ from moorage.apiserver.endpoints.subresources import (
     ScaleSubresource,
     TokenSubresource,
 )
-from moorage.apiserver.endpoints.watch import WatchStreams
+from moorage.apiserver.endpoints.watch import WatchStreams, WatchTimes
 from moorage.apiserver.flow_control import (
     SEATS,
     FlowControl,
@@ -162,6 +162,7 @@ class ApiOptions(msgspec.Struct, frozen=True, kw_only=True):
     seats: int = SEATS
     bodies: BodyLimits = msgspec.field(default_factory=BodyLimits)
     request_limits: RequestLimits = msgspec.field(default_factory=RequestLimits)
+    watch_times: WatchTimes = WatchTimes()
 
     def is_enabled(self, gate: str) -> bool:
         """Return whether a feature gate is on; all are by default."""
@@ -336,7 +337,7 @@ def assemble(store: Store, options: ApiOptions, clock: Clock) -> Api:
                 codec, decoder, worker, objects, Lister(store, cache, factory), patcher
             )
         ),
-        watches=WatchStreams(cache, codec, clock, store.identity),
+        watches=WatchStreams(cache, codec, clock, store.identity, options.watch_times),
         unstored=_unstored(
             Reviews(decoder, authenticator, authorizer, resolver, clock),
             resource_metrics,
