@@ -94,7 +94,7 @@ class MemoryClient:
         for queue in self._watchers[resource.plural]:
             queue.put_nowait((kind, copy.deepcopy(wire)))
 
-    def watches(self, plural: str) -> int:
+    def watch_count(self, plural: str) -> int:
         """Return how many watches of a kind were opened."""
         return len(self._watchers[plural])
 

@@ -70,7 +70,7 @@ async def test_what_other_controllers_watch_is_not_watched_again(
     for name in nodes:
         world.client.put(NODES, {"metadata": {"name": name}})
     async with collecting(world) as (client, _):
-        watched = {plural: client.watches(plural) for plural, _, _ in CORE}
+        watched = {plural: client.watch_count(plural) for plural, _, _ in CORE}
     assert watched == {"configmaps": 1, "secrets": 1, "nodes": 1, "namespaces": 1, "events": 0}
 
 
@@ -390,7 +390,7 @@ async def test_a_kind_that_is_served_in_an_older_version_alone_keeps_nothing_wai
     world.client.put(SECRETS, thing("of-gone", owner("gone")))
     async with collecting(world) as (client, _):
         assert client.names(SECRETS) == []
-        assert client.watches("ipaddresses") == 1
+        assert client.watch_count("ipaddresses") == 1
 
 
 async def test_a_shared_kind_that_goes_and_comes_back_is_handled_once(world: World) -> None:
@@ -410,7 +410,7 @@ async def test_a_shared_kind_that_goes_and_comes_back_is_handled_once(world: Wor
 async def test_a_kind_is_watched_in_the_version_that_is_served_now(world: World) -> None:
     _serve(world, widgets=True, version="v1alpha1")
     async with collecting(world) as (client, _):
-        assert client.watches("widgets") == 1
+        assert client.watch_count("widgets") == 1
         _serve(world, widgets=True)
         client.put(DEFINITIONS, {"metadata": {"name": "widgets.x.io"}})
         await world.settled(1)
@@ -443,7 +443,7 @@ async def test_kinds_that_go_are_not_watched_any_more(world: World) -> None:
     world.client.put(WIDGETS, thing("w"))
     world.client.put(SECRETS, thing("of-w", owner("w", kind="Widget", version="x.io/v1")))
     async with collecting(world) as (client, _):
-        assert client.watches("widgets") == 1
+        assert client.watch_count("widgets") == 1
         _serve(world, widgets=False)
         client.put(DEFINITIONS, {"metadata": {"name": "widgets.x.io"}})
         await world.settled(1)
@@ -460,10 +460,10 @@ async def test_kinds_of_other_servers_are_found_in_time(world: World) -> None:
     async with collecting(world) as (client, _):
         _serve(world, widgets=True)
         await world.settled(298)
-        assert client.watches("widgets") == 0
+        assert client.watch_count("widgets") == 0
         await world.settled(3)
         await world.settled(1)
-        assert client.watches("widgets") == 1
+        assert client.watch_count("widgets") == 1
 
 
 async def test_kinds_that_cannot_be_discovered_meanwhile_stay(world: World) -> None:

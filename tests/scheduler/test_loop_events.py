@@ -53,7 +53,7 @@ INFORMERS = (
     "namespaces", "runtime_classes", "disruption_budgets", "storage_classes", "volumes", "claims",
     "nodes", "pods",
 )  # fmt: skip
-INFORMER_OF = {
+INFORMER_OF: dict[type[Any], str] = {
     Namespace: "namespaces",
     RuntimeClass: "runtime_classes",
     Node: "nodes",

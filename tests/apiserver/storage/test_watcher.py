@@ -146,7 +146,7 @@ class Log:
         self.commit = listener
 
 
-async def loaded(**limits: int) -> tuple[WatchCache[Word], Log]:
+async def loaded(**limits: Any) -> tuple[WatchCache[Word], Log]:
     log = Log()
     store: Any = log
     cached: WatchCache[Word] = WatchCache(

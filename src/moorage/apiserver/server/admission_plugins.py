@@ -108,11 +108,17 @@ class AdmissionPlugins(msgspec.Struct, frozen=True, kw_only=True):
     has_runtime_classes: bool = True
     lacks_network: bool = False
     options: AdmissionOptions = AdmissionOptions()
+    webhooks_s: float
+    """Time for all webhooks of a request."""
 
     def chain(self) -> AdmissionChain:
         """Return the plugins as a chain, whose sources follow the store from now on."""
         dispatch = Dispatch(
-            self.webhooks, self.evaluator, self.readers.find_namespace, self.authorizer.decide
+            self.webhooks,
+            self.evaluator,
+            self.readers.find_namespace,
+            self.authorizer.decide,
+            self.webhooks_s,
         )
         plugins = (*self._mutating(dispatch), *self._checking(), *self._validating(dispatch))
         disabled = self.options.disabled

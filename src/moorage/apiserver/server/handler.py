@@ -35,6 +35,7 @@ from moorage.apiserver.endpoints.call import Call, share_of
 from moorage.apiserver.endpoints.negotiation import error_form
 from moorage.apiserver.endpoints.replies import (
     Reply,
+    ReplyLimits,
     Sender,
     as_message,
     error_reply,
@@ -134,6 +135,7 @@ class Handler:
         flow_control: FlowControl,
         bodies: BodyLimits,
         limits: RequestLimits,
+        replies: ReplyLimits,
         to_protobuf: Callable[[str, Obj], bytes],
         requests: ServedRequests,
         quick_reads: QuickReads,
@@ -156,7 +158,7 @@ class Handler:
         self._bodies = Bodies(bodies)
         self._limits = limits
         self._deadlines = RequestDeadlines(limits)
-        self._sender = Sender()
+        self._sender = Sender(replies)
         self._heads = RequestHeads()
         self._audit_ids = AuditIds()
         self._verbs: dict[str, Answer] = {
