@@ -38,8 +38,12 @@ def call_limits() -> CallLimits:
 async def server(tmp_path: Path, call_limits: CallLimits) -> AsyncIterator[Running]:
     places: dict[tuple[str, str, int], str] = {}
     # Proxies reach neither loopback nor addresses without a pod, and the tests have nothing else.
-    options: dict[str, Any] = {"find_service": lambda _, *service: places[service], "call_limits": call_limits}
-    async with serving(tmp_path, runs=True, **options) as running:
+    async with serving(
+        tmp_path,
+        runs=True,
+        find_service=lambda _, *service: places[service],
+        call_limits=call_limits,
+    ) as running:
         running.places = places  # type: ignore[attr-defined]
         yield running
 
