@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from moorage.cluster.access.credentials import Credentials
-from moorage.cluster.layout import ENGINE_SOCKET, RUN, SYSTEM_DATA_DIR, Layout
+from moorage.cluster.layout import ENGINE_SOCKET, SYSTEM_DATA_DIR, Layout
 from moorage.cluster.reservations import Reservations
 from moorage.cluster.settings import CONTROLLERS, SCHEDULER, Settings, SettingsError, load
 from moorage.cluster.supervision.probes import CriProbe, HttpsProbe
@@ -106,7 +106,7 @@ def parts_of(layout: Layout, settings: Settings) -> tuple[Part, ...]:
         )
     ]  # fmt: skip
     if settings.has_node and not settings.cri:
-        engine_probe = CriProbe(RUN / settings.cluster_id / ENGINE_SOCKET)
+        engine_probe = CriProbe(layout.run / settings.cluster_id / ENGINE_SOCKET)
         parts.append(part("engine", "container engine", probe=engine_probe))
     if settings.has_node:
         parts.append(part("node", f"node {settings.node_name}", probe=node_probe, listens_on=agent))
