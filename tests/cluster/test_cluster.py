@@ -228,7 +228,7 @@ def test_clients_name_themselves(tmp_path: Path) -> None:
     opened: list[tuple[Path, str]] = []
 
     class Opening(ClusterActions):
-        def client(self, kubeconfig: Path, user_agent: str) -> Any:
+        def open_client(self, kubeconfig: Path, user_agent: str) -> Any:
             opened.append((kubeconfig, user_agent))
 
     cluster = Cluster(tmp_path / "c", PLANE, actions=Opening())

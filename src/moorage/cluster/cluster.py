@@ -100,7 +100,7 @@ class ClusterActions:
 
         forget(directory)
 
-    def client(self, kubeconfig: Path, user_agent: str) -> Client:
+    def open_client(self, kubeconfig: Path, user_agent: str) -> Client:
         from moorage.wire.client.config import load_kubeconfig
         from moorage.wire.client.rest import Client
 
@@ -192,7 +192,7 @@ class Cluster:
 
         Raises ConfigError if the kubeconfig is damaged, OSError if there is none.
         """
-        return self._actions.client(self.kubeconfig, user_agent)
+        return self._actions.open_client(self.kubeconfig, user_agent)
 
     def check_directory(self) -> None:
         """Check that the directory has a cluster, or that one can be created there.
