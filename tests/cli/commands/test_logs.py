@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -168,4 +169,4 @@ def test_ctrl_c_ends_following_and_its_programs(tmp_path: Path) -> None:
     programs = Programs(tail)
     answer = programs.moor("logs", "-f", "--data-dir", root, out=Interrupted())
     assert (answer.status, answer.out) == (0, "")
-    assert [process.poll() is not None for process in programs.started] == [True, True]
+    assert [process.poll() for process in programs.started] == [-signal.SIGTERM] * 2
