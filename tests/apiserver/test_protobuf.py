@@ -11,7 +11,7 @@ import pytest
 
 from moorage.apiserver.registry.codec import RESOURCE
 from moorage.apiserver.registry.schema import load_schema
-from moorage.apiserver.registry.schema.protobuf import ProtobufDecoder, _fields, open_envelope
+from moorage.apiserver.registry.schema.protobuf import ProtobufDecoder, fields_of, open_envelope
 from moorage.apiserver.registry.schema.protobuf_encoder import ProtobufEncoder, enveloped
 from moorage.apiserver.storage import SqliteStore
 from tests.apiserver.running_server import Answer, Running, serving
@@ -58,7 +58,7 @@ def items(answer: Answer, kind: str, api_version: str) -> tuple[dict[str, Any], 
     assert answer.headers["Content-Type"] == PROTOBUF, answer.body
     envelope = open_envelope(answer.body)
     assert (envelope.kind, envelope.api_version) == (kind, api_version)
-    (number, head), *rest = _fields(envelope.raw)
+    (number, head), *rest = fields_of(envelope.raw)
     assert number == 1
     assert isinstance(head, bytes)
     return DECODER.decode(f"{META}.ListMeta", head), [
@@ -245,11 +245,11 @@ async def frames(content: aiohttp.StreamReader, count: int) -> list[tuple[str, b
     events = []
     for _ in range(count):
         length = int.from_bytes(await content.readexactly(4), "big")
-        fields = dict(_fields(await content.readexactly(length)))
+        fields = dict(fields_of(await content.readexactly(length)))
         type_, extension = fields[1], fields[2]
         assert isinstance(type_, bytes)
         assert isinstance(extension, bytes)
-        raw = dict(_fields(extension))[1]
+        raw = dict(fields_of(extension))[1]
         assert isinstance(raw, bytes)
         events.append((type_.decode(), raw))
     return events
@@ -335,7 +335,7 @@ async def test_a_websocket_has_binary_messages(server: Running) -> None:
     async with server.http.ws_connect(
         f"{server.url}{CLASSES}?watch=1", headers=headers
     ) as websocket:
-        fields = dict(_fields(await websocket.receive_bytes()))
+        fields = dict(fields_of(await websocket.receive_bytes()))
         assert fields[1] == b"ADDED"
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from moorage.linux import listeners as module
-from moorage.linux.listeners import _address, _target, listener_of, tcp_listeners
+from moorage.linux.listeners import _target, listener_of, parse_address, tcp_listeners
 
 LOOPBACK, ANY = IPv4Address("127.0.0.1"), IPv4Address("0.0.0.0")
 LISTENS = """
@@ -68,7 +68,7 @@ def test_closed_sockets_are_not_listed() -> None:
     ],
 )
 def test_addresses_are_those_that_ipv4_reaches(digits: str, address: IPv4Address | None) -> None:
-    assert _address(digits) == address
+    assert parse_address(digits) == address
 
 
 def test_a_socket_of_both_families_takes_ipv4_too() -> None:

@@ -40,7 +40,7 @@ def tcp_listeners(pid: int) -> tuple[tuple[IPv4Address, int], ...]:
     for table in ("tcp", "tcp6"):
         for line in (process / "net" / table).read_text().splitlines()[1:]:
             fields = line.split()
-            address = _address(fields[1].partition(":")[0])
+            address = parse_address(fields[1].partition(":")[0])
             if fields[3] == _LISTENING and f"socket:[{fields[9]}]" in own and address is not None:
                 listeners.add((address, int(fields[1].partition(":")[2], 16)))
     return tuple(sorted(listeners))
@@ -54,7 +54,7 @@ def _target(link: Path) -> str:
         return ""
 
 
-def _address(digits: str) -> IPv4Address | None:
+def parse_address(digits: str) -> IPv4Address | None:
     """Return an address from /proc/net/tcp: words of four bytes in host byte order."""
     words = [int(digits[at : at + 8], 16) for at in range(0, len(digits), 8)]
     packed = struct.pack(f"={len(words)}I", *words)

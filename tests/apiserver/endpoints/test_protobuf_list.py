@@ -6,7 +6,7 @@ import pytest
 
 from moorage.apiserver.endpoints import representations as module
 from moorage.apiserver.endpoints.representations import protobuf_list
-from moorage.apiserver.registry.schema.protobuf import _fields, open_envelope
+from moorage.apiserver.registry.schema.protobuf import fields_of, open_envelope
 from moorage.apiserver.registry.stored import Stored
 
 
@@ -26,7 +26,7 @@ async def test_a_list_is_one_message(
     envelope = open_envelope(b"".join(pieces))
     assert (envelope.api_version, envelope.kind) == ("v1", "PodList")
     assert len(envelope.raw) == body.length
-    fields = list(_fields(envelope.raw))
+    fields = list(fields_of(envelope.raw))
     assert fields[0] == (1, b"\x12\x017")
     assert [(number, len(value)) for number, value in fields[1:] if isinstance(value, bytes)] == [
         (2, size) for size in sizes

@@ -132,7 +132,7 @@ def test_twice_the_limit_and_a_chunk_may_be_in_it(
 
 def test_a_few_bytes_do_not_become_gigabytes_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(blob_stream, "_CHUNK_BYTES", 1000)
-    chunks = list(blob_stream._open_gzip(opened(gzip.compress(bytes(50_000)), "gzip")))
+    chunks = list(blob_stream.open_gzip(opened(gzip.compress(bytes(50_000)), "gzip")))
     assert max(map(len, chunks)) <= 1000
     assert sum(map(len, chunks)) == 50_000
 

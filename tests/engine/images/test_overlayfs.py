@@ -39,7 +39,7 @@ def test_layers_of_one_directory_share_an_idmapped_mount(
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     lowers = [Path("/layers/a/tree"), Path("/layers/b/tree"), Path("/empty/c/tree")]
-    with overlayfs._mapped(lowers, MAPPINGS, scratch) as shown:
+    with overlayfs.mapped_layers(lowers, MAPPINGS, scratch) as shown:
         assert sorted(mounted.values()) == [Path("/empty"), Path("/layers")]
         points = {source: point for point, source in mounted.items()}
         assert shown == [
@@ -54,6 +54,6 @@ def test_layers_of_one_directory_share_an_idmapped_mount(
 def test_layers_without_mappings_are_used_as_they_are(
     tmp_path: Path, mounted: dict[Path, Path]
 ) -> None:
-    with overlayfs._mapped([Path("/layers/a/tree")], None, tmp_path) as shown:
+    with overlayfs.mapped_layers([Path("/layers/a/tree")], None, tmp_path) as shown:
         assert shown == [Path("/layers/a/tree")]
         assert mounted == {}

@@ -106,7 +106,7 @@ def _open_plain(stream: BlobStream) -> Iterator[bytes]:
     return stream.packed()
 
 
-def _open_gzip(stream: BlobStream) -> Iterator[bytes]:
+def open_gzip(stream: BlobStream) -> Iterator[bytes]:
     decoder = zlib.decompressobj(_GZIP_WBITS)
     is_begun = False
     try:
@@ -176,6 +176,6 @@ def _zstd_chunks(stream: BlobStream, program: subprocess.Popen[bytes]) -> Iterat
 
 _DECODERS: dict[str, Callable[[BlobStream], Iterator[bytes]]] = {
     "": _open_plain,
-    "gzip": _open_gzip,
+    "gzip": open_gzip,
     "zstd": _open_zstd,
 }

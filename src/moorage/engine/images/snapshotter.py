@@ -65,7 +65,7 @@ class Native:
         try:
             for layer in layers:
                 record = read_record(layer)
-                _hide(scratch, record.whiteouts, record.opaques)
+                hide(scratch, record.whiteouts, record.opaques)
                 TreeCopy(owner, set(record.whiteouts)).tree(tree_of(layer), scratch)
             scratch.rename(root)
         except BaseException:
@@ -82,7 +82,7 @@ def _owner(mappings: IdMappings | None) -> Owner:
     )
 
 
-def _hide(root: Path, whiteouts: Collection[str], opaques: Collection[str]) -> None:
+def hide(root: Path, whiteouts: Collection[str], opaques: Collection[str]) -> None:
     """Remove the entries that a layer hides."""
     for path in opaques:
         with _descended(root, Path(path).parts) as place:
@@ -140,7 +140,7 @@ class Overlayfs:
             # first, so that an upper directory implies both.
             work.mkdir(exist_ok=True, mode=0o700)
             _make_alike(upper, lowers[0], mappings)
-        with _mapped(lowers, mappings, self._scratch) as shown:
+        with mapped_layers(lowers, mappings, self._scratch) as shown:
             _mount(target, shown, (upper, work))
 
     def mount_read_only(self, home: Path, layers: Sequence[Path], target: Path) -> None:
@@ -211,7 +211,7 @@ def _fits(text: str, paths: Sequence[str]) -> bool:
 
 
 @contextmanager
-def _mapped(
+def mapped_layers(
     lowers: Sequence[Path], mappings: IdMappings | None, scratch: Path
 ) -> Iterator[list[Path]]:
     """Yield idmapped mounts of the directories while a mount on them is created."""
