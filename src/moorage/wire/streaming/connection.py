@@ -48,6 +48,11 @@ class IdleTimer:
         self._tightened = asyncio.Event()
         self.touch()
 
+    @property
+    def idle_s(self) -> float:
+        """Return the seconds since the last activity."""
+        return self._clock.monotonic() - self._last
+
     def touch(self) -> None:
         """Restart the timer: there was traffic."""
         self._last = self._clock.monotonic()

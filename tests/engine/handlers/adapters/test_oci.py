@@ -65,7 +65,7 @@ async def test_a_container_that_does_not_end_is_an_error_and_not_deleted(
     conmon = Monitor(program=Path("/bin/conmon"), exits=tmp_path)
     adapter = OciAdapter(runtime, conmon, Reaper(), tmp_path)
     commands = Commands()
-    adapter._command_line = commands  # type: ignore[assignment]
+    adapter.command_line = commands  # type: ignore[assignment]
     TaskFiles(task.bundle).pid.write_text("1")
     with pytest.raises(AdapterError, match=r"container t is still running .* after SIGKILL"):
         await adapter.delete(task)

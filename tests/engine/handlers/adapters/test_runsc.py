@@ -90,7 +90,7 @@ def adapter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunscAdapter:
 
 def with_commands(adapter: RunscAdapter, refusals: int = 0) -> Commands:
     commands = Commands(refusals)
-    adapter._command_line = commands  # type: ignore[assignment]
+    adapter.command_line = commands  # type: ignore[assignment]
     return commands
 
 

@@ -270,7 +270,7 @@ class AttachedStreams:
     """Streams of a task, through its conmon's socket."""
 
     def __init__(self, conmon: Conmon, task: Task, connection: socket.socket) -> None:
-        self._conmon = conmon
+        self.conmon = conmon
         self._task = task
         self._socket = connection
         self._has_input_ended = False
@@ -334,7 +334,7 @@ class AttachedStreams:
     async def resize(self, width: int, height: int) -> None:
         """Set the size of the terminal; no-op without one."""
         if self._task.has_terminal:
-            self._conmon.resize(self._task, width, height)
+            self.conmon.resize(self._task, width, height)
 
 
 async def _launch(
