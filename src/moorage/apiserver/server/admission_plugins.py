@@ -144,6 +144,7 @@ class AdmissionPlugins(msgspec.Struct, frozen=True, kw_only=True):
                 readers.stored_pods,
                 self.clock,
                 self.options.pod_security,
+                self.options.pod_limits,
             ),
             PriorityAdmission(readers.priorities.get, readers.priorities.all),
             DefaultTolerationSeconds(),
