@@ -10,8 +10,8 @@ import errno
 import os
 import re
 import tempfile
-from collections.abc import Collection, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import Protocol
 
@@ -212,14 +212,19 @@ def _fits(text: str, paths: Sequence[str]) -> bool:
 
 @contextmanager
 def mapped_layers(
-    lowers: Sequence[Path], mappings: IdMappings | None, scratch: Path
+    lowers: Sequence[Path],
+    mappings: IdMappings | None,
+    scratch: Path,
+    open_namespace: Callable[[IdMappings], AbstractContextManager[int]] = user_namespace,
+    mount: Callable[[Path, Path, int], None] = mount_idmapped,
+    unmount: Callable[[Path], object] = unmount,
 ) -> Iterator[list[Path]]:
     """Yield idmapped mounts of the directories while a mount on them is created."""
     if mappings is None:
         yield list(lowers)
         return
     with ExitStack() as stack:
-        namespace = stack.enter_context(user_namespace(mappings))
+        namespace = stack.enter_context(open_namespace(mappings))
         place = Path(tempfile.mkdtemp(prefix="idmap-", dir=scratch))
         stack.callback(place.rmdir)
         shown: list[Path] = []
@@ -232,7 +237,7 @@ def mapped_layers(
                 point = place / str(len(points))
                 point.mkdir()
                 stack.callback(point.rmdir)
-                mount_idmapped(holder, point, namespace)
+                mount(holder, point, namespace)
                 stack.callback(unmount, point)
                 points[holder] = point
             shown.append(point / lower.relative_to(holder))

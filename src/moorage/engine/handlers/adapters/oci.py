@@ -33,7 +33,6 @@ from moorage.engine.handlers.adapters.conmon import Conmon
 from moorage.engine.handlers.adapters.monitored import MonitoredAdapter
 from moorage.linux.reaper import Reaper
 
-END_DEADLINE_S = 20.0
 _CREATE_SCRIPT = Path(__file__).with_name("oci_create.sh")
 _SCRIPT_MODE = 0o700
 
@@ -59,6 +58,7 @@ class OciAdapter(MonitoredAdapter):
     """Adapter for one runtime. `Adapter` documents the methods."""
 
     needs_sandbox = False
+    end_deadline_s = 20.0
 
     def __init__(self, runtime: OciRuntime, conmon: Conmon, reaper: Reaper, scratch: Path) -> None:
         command_line = CommandLine(runtime.program, runtime.options, scratch)
@@ -102,11 +102,11 @@ class OciAdapter(MonitoredAdapter):
             # The runtimes' own forced deletion polls every 100 ms.
             await self.kill(task, signal.SIGKILL)
             try:
-                async with asyncio.timeout(END_DEADLINE_S):
+                async with asyncio.timeout(self.end_deadline_s):
                     await self.conmon.wait(task)
             except TimeoutError:
                 raise AdapterError(
-                    f"container {task.id} is still running {END_DEADLINE_S:g} s after SIGKILL"
+                    f"container {task.id} is still running {self.end_deadline_s:g} s after SIGKILL"
                 ) from None
         await self.command_line.delete(task.id)
         self.conmon.forget(task)

@@ -48,8 +48,6 @@ from moorage.linux.reaper import Reaper
 
 log = Log(__name__)
 
-START_DEADLINE_S = 60.0
-END_DEADLINE_S = 20.0
 _CONTAINER_SCRIPT = Path(__file__).with_name("runsc_container.sh")
 _SANDBOX_SCRIPT = Path(__file__).with_name("runsc_sandbox.sh")
 _SCRIPT_MODE = 0o755
@@ -82,6 +80,8 @@ class RunscAdapter(MonitoredAdapter):
     """Adapter for one gVisor. `Adapter` documents the methods."""
 
     needs_sandbox = True
+    start_deadline_s = 60.0
+    end_deadline_s = 20.0
 
     terminal_options = ()
 
@@ -127,11 +127,11 @@ class RunscAdapter(MonitoredAdapter):
         await self._delete(task)
         with _gate(task, _GIVE_UP):
             try:
-                async with asyncio.timeout(END_DEADLINE_S):
+                async with asyncio.timeout(self.end_deadline_s):
                     await self.conmon.wait(task)
             except TimeoutError:
                 raise AdapterError(
-                    f"gVisor task {task.id} is still running {END_DEADLINE_S:g} s after delete"
+                    f"gVisor task {task.id} is still running {self.end_deadline_s:g} s after delete"
                 ) from None
         if self.cgroups is not None:
             # gVisor also creates a container's cgroup, for tools that look there; it stays empty,
@@ -195,13 +195,15 @@ class RunscAdapter(MonitoredAdapter):
             answer = os.open(task.bundle / "answer", _BOTH_WAYS)
             try:
                 with _gate(task, _GO):
-                    async with asyncio.timeout(START_DEADLINE_S):
+                    async with asyncio.timeout(self.start_deadline_s):
                         await until_readable(answer)
                 return int(os.read(answer, 64))
             finally:
                 os.close(answer)
         except TimeoutError:
-            raise AdapterError(f"gVisor did not start it within {START_DEADLINE_S:g} s") from None
+            raise AdapterError(
+                f"gVisor did not start it within {self.start_deadline_s:g} s"
+            ) from None
         except (OSError, ValueError) as error:
             raise AdapterError(f"the runtime cannot be signalled to start it: {error}") from error
 

@@ -69,7 +69,6 @@ log = Log(__name__)
 
 _LAST_OUTPUT_S = 2.0
 _UNKNOWN_EXIT = 255
-_STATS_DEADLINE_S = 2.0
 
 
 @dataclass(slots=True)
@@ -91,6 +90,7 @@ class ShimAdapter:
     """
 
     mounts_rootfs = True
+    stats_deadline_s = 2.0
 
     def __init__(self, program: ShimProgram, options: TaskOptions) -> None:
         self.needs_sandbox = options.handler.needs_sandbox
@@ -338,7 +338,7 @@ class ShimAdapter:
             "Stats",
             request,
             pb.StatsResponse,
-            deadline_s=_STATS_DEADLINE_S,
+            deadline_s=self.stats_deadline_s,
         )
         return task_usage(reply.stats)
 
