@@ -10,6 +10,7 @@ import os
 import shlex
 import signal
 import sys
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -142,7 +143,13 @@ def _farewell(layout: Layout, settings: Settings) -> str:
     return f"stopped; the pods go on running: {resume} takes them over, {end} ends them"
 
 
-def become_supervisor(layout: Layout, reservations: Reservations, merged_into: str = "") -> None:
+def become_supervisor(
+    layout: Layout,
+    reservations: Reservations,
+    merged_into: str = "",
+    environment: Mapping[str, str] = os.environ,
+    execute: Callable[[str, list[str]], object] = os.execv,
+) -> None:
     """Replace this process with the supervisor, which inherits the reservations; do not return."""
     reservations.keep_through_exec()
     argv = [
@@ -153,12 +160,17 @@ def become_supervisor(layout: Layout, reservations: Reservations, merged_into: s
         merged_into,
     ]
     sys.stdout.flush()
-    if NOTIFY_VARIABLE in os.environ:
-        os.set_inheritable(int(os.environ[NOTIFY_VARIABLE]), True)
-    os.execv(sys.executable, argv)
+    if NOTIFY_VARIABLE in environment:
+        os.set_inheritable(int(environment[NOTIFY_VARIABLE]), True)
+    execute(sys.executable, argv)
 
 
-def main(argv: list[str]) -> int:
+def main(
+    argv: list[str],
+    parts_of: Callable[[Layout, Settings], tuple[Part, ...]] = parts_of,
+    make: Callable[..., Supervisor] = Supervisor,
+    notify: Callable[[], None] = notify_ready,
+) -> int:
     """Supervise until SIGTERM, SIGINT or SIGHUP. Return the exit status.
 
     Raises SettingsError if the data directory has no settings, or damaged ones.
@@ -170,13 +182,13 @@ def main(argv: list[str]) -> int:
         raise SettingsError(f"{layout.settings}: no such file; `moor up` makes it")
 
     def report(sentence: str) -> None:
-        _print(sentence)
+        print_line(sentence)
         if sentence == COMPLETE:
-            _print(usage(layout, settings, merged_into))
-            notify_ready()
+            print_line(usage(layout, settings, merged_into))
+            notify()
 
     try:
-        stop_signal = Supervisor(layout, parts_of(layout, settings), report).run()
+        stop_signal = make(layout, parts_of(layout, settings), report).run()
     except (AlreadyRunningError, PortTakenError) as error:
         print(f"moor: {error}", file=sys.stderr)
         return 1
@@ -185,7 +197,7 @@ def main(argv: list[str]) -> int:
     return 0
 
 
-def _print(text: str) -> None:
+def print_line(text: str) -> None:
     """Print a line; discard all further ones after standard output fails.
 
     Its reader may have exited, or its disk may be full: neither may end the cluster.
