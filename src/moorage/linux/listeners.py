@@ -16,10 +16,10 @@ _CREDENTIALS = "3i"
 _TIMEOUT_S = 2.0
 
 
-def listener_of(path: Path) -> int:
+def listener_of(path: Path, timeout_s: float = _TIMEOUT_S) -> int:
     """Return the process that listens on a Unix socket. Raises OSError."""
     with socket.socket(socket.AF_UNIX) as client:
-        client.settimeout(_TIMEOUT_S)
+        client.settimeout(timeout_s)
         client.connect(str(path))
         size = struct.calcsize(_CREDENTIALS)
         credentials = client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)

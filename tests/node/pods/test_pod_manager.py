@@ -87,7 +87,7 @@ class FakeWorker:
 
 
 class Notices:
-    """What tells the manager of changes, and the class that each pod names."""
+    """The notifications that the manager receives, and the events that it records."""
 
     def __init__(self) -> None:
         self.view: Callable[[str], None] = lambda _: None

@@ -441,7 +441,7 @@ def _is_pretty(http: web.BaseRequest, head: RequestHead) -> bool:
 
 
 def error_text(error: Exception) -> str:
-    """Return what the client is told of an error that nothing expects."""
+    """Return the message of an error that nothing expects."""
     if isinstance(error, RecursionError):
         return "it is nested too deeply"
     if isinstance(error, OverflowError):

@@ -68,7 +68,7 @@ async def _inspect(layout: Layout, *, is_installing: bool) -> tuple[Inventory, t
 
 
 def as_in_force(handler: Handler, own: Handler | None) -> Handler:
-    """Return a handler of the machine with what the program of its file is found to be."""
+    """Return a handler with the path, version and defect of the program that its file names."""
     if own is None or not own.available:
         return handler
     return msgspec.structs.replace(
