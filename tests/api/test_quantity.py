@@ -106,7 +106,7 @@ def test_suffixes(text: str, nano: int) -> None:
     [("64", 64), ("65", 64), ("-64", -64), ("-65", -64), ("9" * 50, 64), ("3", 3)],
 )
 def test_exponents_are_cut_where_they_change_nothing(digits: str, exponent: int) -> None:
-    assert quantity._bounded_exponent(digits) == exponent
+    assert quantity.bounded_exponent(digits) == exponent
 
 
 def test_sums_keep_the_family_of_what_is_not_zero() -> None:

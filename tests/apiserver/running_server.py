@@ -54,7 +54,7 @@ class Running:
     def __init__(self, url: str, authority: Authority, http: aiohttp.ClientSession) -> None:
         self.url = url
         self.authority = authority
-        self._http = http
+        self.http = http
 
     async def ask(
         self,
@@ -73,7 +73,7 @@ class Running:
         if body is not None and not isinstance(body, bytes):
             data = msgspec.json.encode(body)
             request_headers.setdefault("Content-Type", "application/json")
-        async with self._http.request(
+        async with self.http.request(
             method, self.url + path, data=data, headers=request_headers, allow_redirects=False
         ) as answer:
             return Answer(answer.status, answer.headers, await answer.read())
@@ -82,7 +82,7 @@ class Running:
     async def opened(self, path: str) -> AsyncIterator[aiohttp.ClientResponse]:
         """Send a GET as the administrator; the body of the answer is read by the caller."""
         headers = {"Authorization": "Bearer admin-token"}
-        async with self._http.get(self.url + path, headers=headers) as answer:
+        async with self.http.get(self.url + path, headers=headers) as answer:
             yield answer
 
     @property

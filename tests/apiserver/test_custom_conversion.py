@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from moorage.apiserver.server import assembly
+from moorage.apiserver.server.request_deadlines import CallLimits
 from tests.apiserver.running_server import Answer, Running, serving
 from tests.apiserver.server.test_custom_resources import CRDS, is_established, until
 from tests.apiserver.webhook_server import WebhookServer, webhooks
@@ -396,11 +396,12 @@ async def test_a_webhook_that_hangs_delays_nothing_else(
         assert [(await _event(stream))[1] for _ in "ab"] == ["a", "b"]
 
 
-async def test_a_webhook_that_answers_too_late_is_an_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(assembly, "_CONVERSION_S", 0.2)
-    async with serving(tmp_path, runs=True) as server, webhooks(server.authority) as hooks:
+async def test_a_webhook_that_answers_too_late_is_an_error(tmp_path: Path) -> None:
+    limits = CallLimits(conversion_s=0.2)
+    async with (
+        serving(tmp_path, runs=True, call_limits=limits) as server,
+        webhooks(server.authority) as hooks,
+    ):
         hooks.answers["convert"] = lambda _: asyncio.sleep(5)
         await server.ask("POST", CRDS, definition(hooks))
         await until(server, f"{CRDS}/{NAME}", is_established)

@@ -8,7 +8,6 @@ import pytest
 from multidict import CIMultiDict, CIMultiDictProxy
 
 from moorage.api.errors import BadRequestError, UnauthorizedError
-from moorage.apiserver.server import heads
 from moorage.apiserver.server.heads import RequestHead, RequestHeads, check_text
 
 
@@ -47,16 +46,15 @@ def test_equal_heads_are_parsed_once_and_others_apart() -> None:
     assert of(Asked(("Authorization", b"Bearer x"), ("Impersonate-User", b"b")), known) != first
 
 
-def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(heads, "_KEPT", 3)
-    known = RequestHeads()
+def test_what_is_kept_is_bounded() -> None:
+    known = RequestHeads(3)
     for number in range(10):
         of(Asked(("Accept", str(number).encode())), known)
-        assert len(known._kept) <= 3
-    count = len(known._kept)
+        assert known.kept <= 3
+    count = known.kept
     long = Asked(("X-Padding", b"x" * 3000))
     assert of(long, known) == of(long, known)
-    assert len(known._kept) == count
+    assert known.kept == count
 
 
 def test_text_that_is_not_utf_8_is_refused_but_in_a_user_agent() -> None:

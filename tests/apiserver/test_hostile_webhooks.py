@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 
-from moorage.apiserver.admission.webhooks import dispatch
-from moorage.apiserver.registry.custom import versions
+from moorage.apiserver.server.request_deadlines import CallLimits
 from tests.apiserver.running_server import Answer, Running, serving
 from tests.apiserver.server.test_custom_resources import CRDS, is_established, until
 from tests.apiserver.test_custom_conversion import MERGE, V1, V2, convert, definition
@@ -28,8 +27,13 @@ SHORT_S = 0.5
 
 
 @pytest.fixture
-async def server(tmp_path: Path) -> AsyncIterator[Running]:
-    async with serving(tmp_path, runs=True) as running:
+def call_limits() -> CallLimits:
+    return CallLimits()
+
+
+@pytest.fixture
+async def server(tmp_path: Path, call_limits: CallLimits) -> AsyncIterator[Running]:
+    async with serving(tmp_path, runs=True, call_limits=call_limits) as running:
         yield running
 
 
@@ -123,11 +127,11 @@ async def test_large_answers_of_a_webhook_are_read_in_turns(
     assert [answer.status for answer in answers] == [201] * 20
 
 
+@pytest.mark.parametrize("call_limits", [CallLimits(webhooks_s=1.0)])
 async def test_a_webhook_that_writes_the_same_object_ends_with_the_request(
-    server: Running, hooks: WebhookServer, monkeypatch: pytest.MonkeyPatch
+    server: Running, hooks: WebhookServer
 ) -> None:
     """Each call makes the write start again."""
-    monkeypatch.setattr(dispatch, "DEADLINE_S", 1.0)
     await write(server)
     calls = 0
 
@@ -199,11 +203,10 @@ async def test_a_silent_conversion_webhook_does_not_hold_up_another(
     await asyncio.wait(waiting)
 
 
+@pytest.mark.parametrize("call_limits", [CallLimits(conversions_s=1.0, conversion_batch=1)])
 async def test_the_conversions_of_a_list_share_the_time_of_its_request(
-    server: Running, hooks: WebhookServer, monkeypatch: pytest.MonkeyPatch
+    server: Running, hooks: WebhookServer
 ) -> None:
-    monkeypatch.setattr(versions, "SEE_S", 1.0)
-    monkeypatch.setattr(versions, "_BATCH_OBJECTS", 1)
     await defined(server, hooks)
     for index in range(20):
         head = {"apiVersion": "stable.example.com/v1", "kind": "Endpoint"}

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from moorage.apiserver.admission.pod_security import plugin
+from moorage.apiserver.admission.configuration import AdmissionOptions
+from moorage.apiserver.admission.pod_security.policy import PodLimits
 from tests.apiserver.running_server import Answer, Running, serving
 
 CORE = "/api/v1/namespaces/default"
@@ -19,8 +20,13 @@ PREFIX = "pod-security.kubernetes.io/"
 
 
 @pytest.fixture
-async def server(tmp_path: Path) -> AsyncIterator[Running]:
-    async with serving(tmp_path) as running:
+def limits() -> PodLimits:
+    return PodLimits()
+
+
+@pytest.fixture
+async def server(tmp_path: Path, limits: PodLimits) -> AsyncIterator[Running]:
+    async with serving(tmp_path, admission=AdmissionOptions(pod_limits=limits)) as running:
         account = {"metadata": {"name": "default"}}
         assert (await running.ask("POST", f"{CORE}/serviceaccounts", account)).status == 201
         yield running
@@ -146,10 +152,8 @@ async def test_a_stricter_namespace_is_warned_about_its_pods(server: Running) ->
     assert len(warnings(await label(server, enforce_version="v1.20"))) == 3
 
 
-async def test_a_namespace_of_many_pods_is_checked_in_part(
-    server: Running, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(plugin, "_MOST_PODS", 2)
+@pytest.mark.parametrize("limits", [PodLimits(most_pods=2)])
+async def test_a_namespace_of_many_pods_is_checked_in_part(server: Running) -> None:
     for number in range(3):
         assert (await add_pod(server, f"p{number}", hostPID=True)).status == 201
     assert warnings(await label(server, enforce="baseline")) == [
@@ -160,11 +164,8 @@ async def test_a_namespace_of_many_pods_is_checked_in_part(
     ]
 
 
-async def test_a_check_that_takes_too_long_ends(
-    server: Running, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(plugin, "_LONGEST_S", -1.0)
-    monkeypatch.setattr(plugin, "_PODS_A_TURN", 1)
+@pytest.mark.parametrize("limits", [PodLimits(longest_s=-1.0, pods_a_turn=1)])
+async def test_a_check_that_takes_too_long_ends(server: Running) -> None:
     for number in range(3):
         assert (await add_pod(server, f"p{number}", hostPID=True)).status == 201
     assert warnings(await label(server, enforce="baseline"))[0] == (

@@ -11,7 +11,7 @@ import pytest
 
 from moorage.apiserver.registry.codec import RESOURCE
 from moorage.apiserver.registry.schema import load_schema
-from moorage.apiserver.registry.schema.protobuf import ProtobufDecoder, _fields, open_envelope
+from moorage.apiserver.registry.schema.protobuf import ProtobufDecoder, fields_of, open_envelope
 from moorage.apiserver.registry.schema.protobuf_encoder import ProtobufEncoder, enveloped
 from moorage.apiserver.storage import SqliteStore
 from tests.apiserver.running_server import Answer, Running, serving
@@ -58,7 +58,7 @@ def items(answer: Answer, kind: str, api_version: str) -> tuple[dict[str, Any], 
     assert answer.headers["Content-Type"] == PROTOBUF, answer.body
     envelope = open_envelope(answer.body)
     assert (envelope.kind, envelope.api_version) == (kind, api_version)
-    (number, head), *rest = _fields(envelope.raw)
+    (number, head), *rest = fields_of(envelope.raw)
     assert number == 1
     assert isinstance(head, bytes)
     return DECODER.decode(f"{META}.ListMeta", head), [
@@ -245,11 +245,11 @@ async def frames(content: aiohttp.StreamReader, count: int) -> list[tuple[str, b
     events = []
     for _ in range(count):
         length = int.from_bytes(await content.readexactly(4), "big")
-        fields = dict(_fields(await content.readexactly(length)))
+        fields = dict(fields_of(await content.readexactly(length)))
         type_, extension = fields[1], fields[2]
         assert isinstance(type_, bytes)
         assert isinstance(extension, bytes)
-        raw = dict(_fields(extension))[1]
+        raw = dict(fields_of(extension))[1]
         assert isinstance(raw, bytes)
         events.append((type_.decode(), raw))
     return events
@@ -264,7 +264,7 @@ async def test_a_watch_is_of_messages_after_their_length(server: Running, accept
     )  # fmt: skip
     query = "watch=1&allowWatchBookmarks=1&sendInitialEvents=1&resourceVersionMatch=NotOlderThan"
     headers = {"Authorization": "Bearer admin-token", "Accept": accept}
-    async with server._http.get(f"{server.url}{CLASSES}?{query}", headers=headers) as watch:
+    async with server.http.get(f"{server.url}{CLASSES}?{query}", headers=headers) as watch:
         assert watch.headers["Content-Type"] == f"{PROTOBUF};stream=watch"
         (added, first), (bookmark, mark) = await frames(watch.content, 2)
         assert (added, bookmark) == ("ADDED", "BOOKMARK")
@@ -285,7 +285,7 @@ async def test_what_a_watch_shows_of_an_object_that_left_its_selection_is_not_th
     headers = {"Authorization": "Bearer admin-token", "Accept": PROTOBUF}
     url = f"{server.url}{CLASSES}?watch=1&labelSelector=in%3Dyes"
     about = ("RuntimeClass", "node.k8s.io/v1", CLASS)
-    async with server._http.get(url, headers=headers) as watch:
+    async with server.http.get(url, headers=headers) as watch:
         await frames(watch.content, 1)
         patch = {"metadata": {"labels": {"in": "no"}}}
         await server.ask("PATCH", f"{CLASSES}/a", patch, Content_Type=MERGE)
@@ -321,7 +321,7 @@ async def test_an_error_in_a_watch_is_a_message_too(tmp_path: Path) -> None:
     headers = {"Authorization": "Bearer admin-token", "Accept": PROTOBUF}
     async with serving(tmp_path) as server:
         url = f"{server.url}{CLASSES}?watch=1&resourceVersion=1"
-        async with server._http.get(url, headers=headers) as watch:
+        async with server.http.get(url, headers=headers) as watch:
             ((type_, raw),) = await frames(watch.content, 1)
             assert type_ == "ERROR"
             status = message(raw, "Status", "v1", f"{META}.Status")
@@ -332,10 +332,10 @@ async def test_an_error_in_a_watch_is_a_message_too(tmp_path: Path) -> None:
 async def test_a_websocket_has_binary_messages(server: Running) -> None:
     await server.ask("POST", CLASSES, a_class("a"))
     headers = {"Authorization": "Bearer admin-token", "Accept": PROTOBUF}
-    async with server._http.ws_connect(
+    async with server.http.ws_connect(
         f"{server.url}{CLASSES}?watch=1", headers=headers
     ) as websocket:
-        fields = dict(_fields(await websocket.receive_bytes()))
+        fields = dict(fields_of(await websocket.receive_bytes()))
         assert fields[1] == b"ADDED"
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from moorage.apiserver.endpoints import watch
+from moorage.apiserver.endpoints.watch import WatchTimes
 from tests.apiserver.running_server import Running, serving
 
 _SPACES = ("a", "ab", "abc")
@@ -88,7 +88,7 @@ class _Reflector:
         started = self._revision = int(listed["metadata"]["resourceVersion"])
         path += f"&watch=1&allowWatchBookmarks=true&resourceVersion={started}"
         headers = {"Authorization": "Bearer admin-token", "Accept": self._form}
-        async with server._http.get(server.url + path, headers=headers) as answer:
+        async with server.http.get(server.url + path, headers=headers) as answer:
             assert answer.status == 200
             async for line in answer.content:
                 self._take(json.loads(line))
@@ -142,11 +142,10 @@ def _revisions(listed: Any) -> dict[Key, int]:
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2))
 async def test_each_watch_gets_each_event_of_its_selection_once_and_in_order(
-    seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    seed: int, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(watch, "_BOOKMARK_S", 0.1)
     chance = random.Random(seed)
-    async with serving(tmp_path) as server:
+    async with serving(tmp_path, watch_times=WatchTimes(bookmark_s=0.1)) as server:
         for namespace in _SPACES:
             body = {"metadata": {"name": namespace}}
             assert (await server.ask("POST", "/api/v1/namespaces", body)).status == 201

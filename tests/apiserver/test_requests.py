@@ -13,10 +13,10 @@ from moorage.apiserver.registry.kinds import ALL_KINDS
 from moorage.apiserver.registry.rbac import Action
 from moorage.apiserver.server.handler import (
     Subresources,
-    _action,
-    _field_selector,
-    _fits_path,
-    _text,
+    authorized_action,
+    authorized_selector,
+    error_text,
+    fits_path,
 )
 
 KINDS = {kind.plural: kind for kind in ALL_KINDS}
@@ -43,7 +43,7 @@ KINDS = {kind.plural: kind for kind in ALL_KINDS}
 def test_which_methods_fit_which_paths(verb: str, path: str, fits: bool) -> None:
     target = parse_path(path)
     call: Any = SimpleNamespace(kind=KINDS[target.resource], target=target, verb=verb)
-    assert _fits_path(call) is fits
+    assert fits_path(call) is fits
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_which_methods_fit_which_paths(verb: str, path: str, fits: bool) -> None
     ],
 )  # fmt: skip
 def test_what_is_to_be_authorized(verb: str, path: str, selector: str, action: Action) -> None:
-    assert _action(verb, parse_path(path), fields.parse(selector)) == action
+    assert authorized_action(verb, parse_path(path), fields.parse(selector)) == action
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_what_is_to_be_authorized(verb: str, path: str, selector: str, action: A
     [("", fields.EVERYTHING), ("odd", fields.EVERYTHING), ("a=b", fields.parse("a=b"))],
 )
 def test_a_selector_that_cannot_be_read_selects_everything(text: str, expected: Any) -> None:
-    assert _field_selector(text) == expected
+    assert authorized_selector(text) == expected
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_a_selector_that_cannot_be_read_selects_everything(text: str, expected: 
     ],
 )
 def test_why_a_request_cannot_be_read(error: Exception, text: str) -> None:
-    assert _text(error) == text
+    assert error_text(error) == text
 
 
 def test_a_kinds_own_subresource_comes_before_the_shared_one() -> None:

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from moorage.apiserver.endpoints.reviews import (
-    _attribute_errors,
-    _subject,
-    _subject_errors,
     action_of,
+    attribute_errors,
+    subject_errors,
+    subject_of,
 )
 from moorage.apiserver.registry.rbac import Action
 from moorage.apiserver.registry.request import User
@@ -38,11 +38,11 @@ _NO_ONE = 'spec.user: Invalid value: "": at least one of user or group must be s
     ],
 )
 def test_a_question_is_about_a_resource_or_a_path(spec: dict[str, Any], errors: list[str]) -> None:
-    assert [str(error) for error in _attribute_errors(spec)] == errors
+    assert [str(error) for error in attribute_errors(spec)] == errors
     for subject in ({"user": "a"}, {"groups": ["g"]}):
-        assert [str(error) for error in _subject_errors({**spec, **subject})] == errors
-    assert [str(error) for error in _subject_errors(spec)] == [*errors, _NO_ONE]
-    assert [str(error) for error in _subject_errors({**spec, "groups": []})] == [*errors, _NO_ONE]
+        assert [str(error) for error in subject_errors({**spec, **subject})] == errors
+    assert [str(error) for error in subject_errors(spec)] == [*errors, _NO_ONE]
+    assert [str(error) for error in subject_errors({**spec, "groups": []})] == [*errors, _NO_ONE]
 
 
 @pytest.mark.parametrize(
@@ -67,5 +67,5 @@ def test_the_action_of_a_question(spec: dict[str, Any], action: Action) -> None:
 
 def test_the_subject_of_a_question() -> None:
     spec = {"user": "a", "uid": "u", "groups": ["g", "h"], "extra": {"k": ["v", "w"]}}
-    assert _subject(spec) == User("a", uid="u", groups=("g", "h"), extra={"k": ("v", "w")})
-    assert _subject({"groups": ["g"]}) == User("", groups=("g",))
+    assert subject_of(spec) == User("a", uid="u", groups=("g", "h"), extra={"k": ("v", "w")})
+    assert subject_of({"groups": ["g"]}) == User("", groups=("g",))

@@ -13,8 +13,8 @@ import aiohttp
 import pytest
 
 from moorage.apiserver.authentication.authenticator import StaticToken
-from moorage.apiserver.endpoints import replies
 from moorage.apiserver.endpoints.bodies import BodyLimits
+from moorage.apiserver.endpoints.replies import ReplyLimits
 from moorage.wire.serving import Limits
 from tests.apiserver.running_server import TOKENS, Running, serving
 
@@ -213,12 +213,9 @@ async def _until_stuck(wire: Wire, piece: bytes, limit_bytes: int) -> int:
     return sent
 
 
-async def test_client_that_does_not_read_an_answer_is_disconnected(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(replies, "_PATIENCE_S", 0.2)
-    monkeypatch.setattr(replies, "_SLOWEST_BYTES_S", 1e9)
-    async with serving(tmp_path) as server, wires(server, 2) as (large, small):
+async def test_client_that_does_not_read_an_answer_is_disconnected(tmp_path: Path) -> None:
+    limits = ReplyLimits(patience_s=0.2, slowest_bytes_s=1e9)
+    async with serving(tmp_path, reply_limits=limits) as server, wires(server, 2) as (large, small):
         await _fill(server, 24, 900_000)
         large.writer.transport.pause_reading()  # type: ignore[attr-defined]
         large.send(f"GET {MAPS}", b"\r\n", MASTER)
@@ -265,12 +262,10 @@ async def test_a_large_list_arrives_whole_at_a_slow_reader(tmp_path: Path, encod
         assert [len(config_map["data"]["x"]) for config_map in document["items"]] == [900_000] * 6
 
 
-async def test_unread_large_answers_are_bounded_per_user(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(replies, "_WAITING_PER_USER_BYTES", 1000)
+async def test_unread_large_answers_are_bounded_per_user(tmp_path: Path) -> None:
+    limits = ReplyLimits(waiting_bytes_per_user=1000)
     async with (
-        serving(tmp_path, static_tokens=USERS) as server,
+        serving(tmp_path, static_tokens=USERS, reply_limits=limits) as server,
         wires(server) as (wire,),
     ):
         await _readers_rights(server)

@@ -6,9 +6,7 @@ import asyncio
 import socket
 from pathlib import Path
 
-import pytest
-
-from moorage.apiserver.endpoints import watch
+from moorage.apiserver.endpoints.watch import WatchTimes
 from tests.apiserver.running_server import Running, serving
 
 MAPS = "/api/v1/namespaces/default/configmaps"
@@ -51,11 +49,8 @@ async def count_events(reader: asyncio.StreamReader) -> int:
     return count
 
 
-async def test_a_watch_that_is_not_read_ends(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(watch, "_OVERFLOW_GRACE_S", 0.1)
-    async with serving(tmp_path) as server:
+async def test_a_watch_that_is_not_read_ends(tmp_path: Path) -> None:
+    async with serving(tmp_path, watch_times=WatchTimes(overflow_grace_s=0.1)) as server:
         made = await server.ask("POST", MAPS, {"metadata": {"name": "big"}})
         revision = made.json["metadata"]["resourceVersion"]
         reader, writer = await opened(server, revision)

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from moorage.apiserver.server.request_deadlines import CallLimits
 from moorage.linux.child import Child
-from moorage.wire import webhooks as client
 from tests.apiserver.running_server import Answer, Running, serving
 from tests.apiserver.webhook_server import (
     ADMISSION,
@@ -32,8 +32,13 @@ ALLOWED: dict[str, Any] = {"allowed": True}
 
 
 @pytest.fixture
-async def server(tmp_path: Path) -> AsyncIterator[Running]:
-    async with serving(tmp_path) as running:
+def call_limits() -> CallLimits:
+    return CallLimits()
+
+
+@pytest.fixture
+async def server(tmp_path: Path, call_limits: CallLimits) -> AsyncIterator[Running]:
+    async with serving(tmp_path, call_limits=call_limits) as running:
         yield running
     assert not Child.awaited
 
@@ -468,10 +473,8 @@ async def test_a_large_patch_is_applied_in_the_background(
     assert (made.status, len(made.json["data"]["big"])) == (201, 900_000)
 
 
-async def test_an_answer_is_bounded(
-    server: Running, hooks: WebhookServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(client, "MAX_ANSWER_BYTES", 100_000)
+@pytest.mark.parametrize("call_limits", [CallLimits(answer_bytes=100_000)])
+async def test_an_answer_is_bounded(server: Running, hooks: WebhookServer) -> None:
     hooks.answers["huge"] = lambda _: b" " * 200_000
     await configure(server, hooks, VALIDATING, {"path": "huge"})
     refused = await add(server)

@@ -8,20 +8,23 @@ from __future__ import annotations
 
 import asyncio
 import io
+import os
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator
+import threading
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import grpc
 import msgspec
 from grpc import aio
 
+from moorage.cli.factory import Factory
 from moorage.cli.main import main
-from moorage.cluster.layout import Layout
+from moorage.cluster.layout import RUN, Layout
 from moorage.cluster.settings import Settings, save
 from moorage.wire.cri import engine_pb, pb
 from moorage.wire.cri.generated.engine_pb2_grpc import EngineServicer, add_EngineServicer_to_server
@@ -58,13 +61,54 @@ class Terminal(io.StringIO):
         return True
 
 
-def moor(*arguments: object, terminal: bool = False) -> Answer:
-    """Run a command; `terminal` is what it prints to."""
-    out, err = (Terminal(), Terminal()) if terminal else (io.StringIO(), io.StringIO())
+@contextmanager
+def _variables(changes: Mapping[str, str]) -> Iterator[None]:
+    """The process's environment, as click's own runner sets it for a command."""
+    former = dict(os.environ)
+    os.environ.update(changes)
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(former)
+
+
+def _run(arguments: Sequence[object]) -> Path:
+    """Where engines run: beside the data directory that is given, as `cluster` has it."""
+    if "--data-dir" not in arguments[:-1]:
+        return RUN
+    return Path(str(arguments[arguments.index("--data-dir") + 1])).parent
+
+
+class FakeFactory(Factory):
+    """A factory whose methods a test replaces; `moor` runs commands with it."""
+
+    def moor(self, *arguments: object, **options: Any) -> Answer:
+        return moor(*arguments, factory=self, **options)
+
+    def configure_logs(self, level: str) -> None:
+        """Leave the logs of the tests as they are."""
+
+
+def moor(
+    *arguments: object,
+    terminal: bool = False,
+    factory: Factory | None = None,
+    environment: Mapping[str, str] | None = None,
+    out: io.StringIO | None = None,
+    err: io.StringIO | None = None,
+) -> Answer:
+    """Run a command; `terminal` is what it prints to, `environment` is added to the process's."""
+    made = Terminal if terminal else io.StringIO
+    out, err = out or made(), err or made()
     status = 0
-    with redirect_stdout(out), redirect_stderr(err):
+    with (
+        _variables(environment or {}),
+        redirect_stdout(out),
+        redirect_stderr(err),
+    ):
         try:
-            main([str(argument) for argument in arguments])
+            main([str(argument) for argument in arguments], factory or Factory(_run(arguments)))
         except SystemExit as ended:
             status = ended.code if isinstance(ended.code, int) else 1
     return Answer(status, out.getvalue(), err.getvalue())
@@ -72,7 +116,7 @@ def moor(*arguments: object, terminal: bool = False) -> Answer:
 
 def cluster(root: Path, **changes: Any) -> Layout:
     """A cluster in `root/data`, as far as its settings go."""
-    layout = Layout(root.resolve() / "data")
+    layout = Layout(root.resolve() / "data", root.resolve())
     layout.root.mkdir()
     return change(layout, **changes)
 
@@ -82,6 +126,25 @@ def change(layout: Layout, **changes: Any) -> Layout:
     settings: Settings = msgspec.structs.replace(SETTINGS, **changes)
     save(layout.settings, settings)
     return layout
+
+
+def with_kubeconfig(layout: Layout) -> Layout:
+    """A cluster with the administrator's kubeconfig, by which no server is reached."""
+    layout.kubeconfig.write_text(
+        """{"current-context": "c", "contexts": [{"name": "c", "context": {"cluster": "c", "user":
+        "u"}}], "clusters": [{"name": "c", "cluster": {"server": "https://api.example:6443"}}],
+        "users": [{"name": "u", "user": {"token": "t"}}]}"""
+    )
+    return layout
+
+
+class NoApi:
+    """A client that only is there."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None: ...
 
 
 @contextmanager
@@ -110,9 +173,13 @@ class FakeEngine(_ImageService, EngineServicer):  # type: ignore[misc]  # see ab
     loads: list[str] = field(default_factory=list)
     refusal: str = "no archive of images"
     exact: bool = True
+    may_load: threading.Event = field(default_factory=threading.Event)
     loaded: list[str] = field(default_factory=list)
     saved: list[str] = field(default_factory=list)
     removed: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.may_load.set()
 
     async def ListImages(self, _request: Any, _context: Any) -> pb.ListImagesResponse:  # noqa: N802
         return pb.ListImagesResponse(images=self.images)
@@ -135,6 +202,7 @@ class FakeEngine(_ImageService, EngineServicer):  # type: ignore[misc]  # see ab
     ) -> engine_pb.LoadImagesResponse:
         if not self.loads:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, self.refusal)
+        assert await asyncio.to_thread(self.may_load.wait, 20)
         self.loaded.append(request.archive)
         return engine_pb.LoadImagesResponse(names=self.loads)
 

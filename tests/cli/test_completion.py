@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Self
 
 import click
 import pytest
+from click.testing import CliRunner
 
 from moorage.cli.commands.explain import command
 from moorage.cli.completion import (
@@ -22,9 +23,10 @@ from moorage.cli.completion import (
 from moorage.cli.connection import Target
 from moorage.cli.errors import CliError
 from moorage.cluster.layout import Layout
-from moorage.wire.client import config, resources, rest
+from moorage.wire.client import resources
+from moorage.wire.client.config import ClientConfig
 from moorage.wire.cri import pb
-from tests.cli.moor import FakeEngine, cluster, locked, serving
+from tests.cli.moor import FakeEngine, FakeFactory, cluster, locked, serving, with_kubeconfig
 
 PODS = {"default": ["wasp", "whale", "pony"], "kube-system": ["dns"]}
 Complete = Callable[[click.Context, click.Parameter, str], list[str]]
@@ -35,37 +37,39 @@ def root(tmp_path: Path) -> Path:
     return cluster(tmp_path).root
 
 
+class Api(FakeFactory):
+    """An API with the pods above, and its requests."""
+
+    def __init__(self, run: Path) -> None:
+        super().__init__(run)
+        self.asked: list[Any] = []
+
+    def client(self, config: ClientConfig, user_agent: str) -> Any:
+        self.asked.append((config.server, user_agent))
+        return self
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.asked.append("closed")
+
+    async def list(self, resource: object, namespace: str | None) -> Any:
+        self.asked.append((resource, namespace))
+        names = PODS if resource is resources.NAMESPACES else PODS[str(namespace)]
+        return SimpleNamespace(
+            items=[SimpleNamespace(metadata=SimpleNamespace(name=name)) for name in names]
+        )
+
+    def offered(self, complete: Complete, incomplete: str, **typed: object) -> Sequence[str]:
+        context = click.Context(command, obj=self)
+        context.params.update(typed)
+        return complete(context, command.params[0], incomplete)
+
+
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """The API's requests; it has the pods above."""
-    asked: list[Any] = []
-
-    class FakeApi:
-        def __init__(self, config: object, user_agent: str) -> None:
-            asked.append((config, user_agent))
-
-        async def __aenter__(self) -> FakeApi:
-            return self
-
-        async def __aexit__(self, *_: object) -> None:
-            asked.append("closed")
-
-        async def list(self, resource: object, namespace: str | None) -> Any:
-            asked.append((resource, namespace))
-            names = PODS if resource is resources.NAMESPACES else PODS[str(namespace)]
-            return SimpleNamespace(
-                items=[SimpleNamespace(metadata=SimpleNamespace(name=name)) for name in names]
-            )
-
-    monkeypatch.setattr(rest, "Client", FakeApi)
-    monkeypatch.setattr(config, "load_kubeconfig", lambda path: path)
-    return asked
-
-
-def offered(complete: Complete, incomplete: str, **typed: object) -> list[str]:
-    context = click.Context(command)
-    context.params.update(typed)
-    return complete(context, command.params[0], incomplete)
+def api(tmp_path: Path) -> Api:
+    return Api(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -88,39 +92,37 @@ def test_pods(incomplete: str, expected: list[str]) -> None:
     assert pod_completions(sorted(PODS["default"]), incomplete) == expected
 
 
-def test_names_are_those_of_the_api(root: Path, asked: list[Any]) -> None:
-    layout = Layout(root)
+def test_names_are_those_of_the_api(root: Path, api: Api) -> None:
+    layout = with_kubeconfig(Layout(root))
     with locked(layout):
-        pods = offered(complete_pods, "d", data_dir=root, namespace="kube-system")
+        pods = api.offered(complete_pods, "d", data_dir=root, namespace="kube-system")
         assert pods == ["dns"]
-        assert offered(complete_pods, "wh", data_dir=root) == ["whale"]
-        assert offered(complete_namespaces, "", data_dir=root) == ["default", "kube-system"]
-        assert offered(complete_namespaces, "k", data_dir=root) == ["kube-system"]
-    opened = (layout.kubeconfig, "moor-completion")
+        assert api.offered(complete_pods, "wh", data_dir=root) == ["whale"]
+        assert api.offered(complete_namespaces, "", data_dir=root) == ["default", "kube-system"]
+        assert api.offered(complete_namespaces, "k", data_dir=root) == ["kube-system"]
+    opened = ("https://api.example:6443", "moor-completion")
     requests = [
         (resources.PODS, "kube-system"), (resources.PODS, "default"),
         *[(resources.NAMESPACES, None)] * 2,
     ]  # fmt: skip
-    assert asked == [step for request in requests for step in (opened, request, "closed")]
+    assert api.asked == [step for request in requests for step in (opened, request, "closed")]
 
 
-def test_images_by_their_names_or_ids(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("moorage.cluster.engine.paths.RUN", tmp_path)
+def test_images_by_their_names_or_ids(tmp_path: Path, api: Api) -> None:
     layout = cluster(tmp_path, cluster_id="c")
     images = [pb.Image(id="sha256:aa", repo_tags=["b:2", "b:1"]), pb.Image(id="sha256:dd")]
     with serving(FakeEngine(images=images), tmp_path / "c/engine.sock"):
-        assert offered(complete_images, "", data_dir=layout.root) == ["b:1", "b:2", "sha256:dd"]
-        assert offered(complete_images, "b:1", data_dir=layout.root) == ["b:1"]
-    assert offered(complete_images, "", data_dir=layout.root) == []
+        assert api.offered(complete_images, "", data_dir=layout.root) == ["b:1", "b:2", "sha256:dd"]
+        assert api.offered(complete_images, "b:1", data_dir=layout.root) == ["b:1"]
+    assert api.offered(complete_images, "", data_dir=layout.root) == []
 
 
 def test_the_directory_is_that_of_the_environment_where_none_was_typed(
-    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    root: Path, tmp_path: Path
 ) -> None:
-    monkeypatch.setenv("MOORAGE_DATA_DIR", str(root))
-    assert ask(as_the_shell_does(), answer) == [str(root)]
-    monkeypatch.setenv("MOORAGE_DATA_DIR", str(tmp_path / "none"))
-    assert ask(as_the_shell_does(), answer) == []
+    for directory, answers in ((root, [str(root)]), (tmp_path / "none", [])):
+        with CliRunner(env={"MOORAGE_DATA_DIR": str(directory)}).isolation():
+            assert ask(as_the_shell_does(), answer) == answers
 
 
 def as_the_shell_does() -> click.Context:

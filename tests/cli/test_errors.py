@@ -1,18 +1,18 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from moorage.api.errors import NotFoundError
-from moorage.cli import main as main_module
-from moorage.cli.main import main
 from moorage.cluster.access.credentials import Pair
 from moorage.cluster.access.identities import AuthorityError
 from moorage.cluster.errors import CannotRunPodsError, NotRunningError
-from moorage.cluster.settings import SettingsError
+from moorage.cluster.settings import Settings, SettingsError
 from moorage.linux.command import CommandError
 from moorage.wire.client.config import ConfigError
+from tests.cli.moor import FakeFactory
 
 
 @pytest.mark.parametrize(
@@ -28,30 +28,28 @@ from moorage.wire.client.config import ConfigError
         (AuthorityError(Pair.named(Path("/pki"), "ca"), "why"), 1),
     ],
 )
-def test_what_people_can_act_on_is_one_line(
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    error: Exception,
-    status: int,
-) -> None:
-    raise_from(monkeypatch, error)
-    with pytest.raises(SystemExit) as caught:
-        main(["status"])
-    assert caught.value.code == status
-    errors = capsys.readouterr().err
-    assert errors.startswith("moor: ")
-    assert "why" in errors
-    assert errors.count("\n") == 1
+def test_what_people_can_act_on_is_one_line(error: Exception, status: int) -> None:
+    answer = Failing(error).moor("status")
+    assert answer.status == status
+    assert answer.err.startswith("moor: ")
+    assert "why" in answer.err
+    assert answer.err.count("\n") == 1
 
 
-def test_a_mistake_of_ours_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
-    raise_from(monkeypatch, KeyError("x"))
+def test_a_mistake_of_ours_is_not_hidden() -> None:
     with pytest.raises(KeyError):
-        main(["status"])
+        Failing(KeyError("x")).moor("status")
 
 
-def raise_from(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
-    def fail(**_: object) -> None:
-        raise error
+class Failing(FakeFactory):
+    """A cluster that fails at the first use."""
 
-    monkeypatch.setattr(main_module.cli, "main", fail)
+    def __init__(self, error: Exception) -> None:
+        super().__init__()
+        self._error = error
+
+    def cluster(self, *_: object, **__: object) -> Any:
+        return self
+
+    def running_settings(self) -> Settings:
+        raise self._error

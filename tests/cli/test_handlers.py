@@ -60,9 +60,8 @@ async def reported(layout: Layout, socket: Path) -> HandlersInUse:
 
 
 async def test_an_engine_of_its_own_says_what_its_files_define(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
-    monkeypatch.setattr("moorage.cluster.engine.paths.RUN", tmp_path)
     layout = cluster(tmp_path, cluster_id="c")
     in_use = await reported(layout, tmp_path / "c/engine.sock")
     assert in_use.complaints == ("b.toml: bad",)
@@ -89,9 +88,8 @@ async def test_an_engine_of_its_own_says_what_its_files_define(
 
 @pytest.mark.parametrize("changes", [{"has_node": False}, {"cri": ""}])
 async def test_without_an_answering_engine_the_hosts_handlers_are_used(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any]
+    tmp_path: Path, changes: dict[str, Any]
 ) -> None:
-    monkeypatch.setattr("moorage.cluster.engine.paths.RUN", tmp_path)
     layout = cluster(tmp_path, cluster_id="c", **changes)
     plain = [(handler.handler, handler.available) for handler in (*MACHINES, CRUN, LOST)]
     # The socket is another's, or the cluster has no node.
@@ -102,9 +100,8 @@ async def test_without_an_answering_engine_the_hosts_handlers_are_used(
 
 
 async def test_stopped_or_missing_cluster_has_the_hosts_handlers(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
-    monkeypatch.setattr("moorage.cluster.engine.paths.RUN", tmp_path)
     with serving(FakeEngine(handlers=OWN), tmp_path / "c/engine.sock"):
         none = await handlers_in_use(Layout(tmp_path / "none"), MACHINES)
         down = await handlers_in_use(cluster(tmp_path, cluster_id="c"), MACHINES)

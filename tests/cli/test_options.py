@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import click
 import pytest
 
-from moorage.cli import options
 from moorage.cli.errors import CliError
-from moorage.cli.options import Seconds, cluster_of, pairs, socket_path
+from moorage.cli.options import Seconds, cluster_of, default_data_dir, pairs, socket_path
 
 
 def test_pairs_are_split_at_the_first_equals_sign() -> None:
@@ -43,15 +41,18 @@ def test_invalid_endpoint_is_a_usage_error(endpoint: str, message: str) -> None:
         socket_path("--x", endpoint)
 
 
-def test_the_directory_without_an_option(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "geteuid", lambda: 0)
-    assert options._default_data_dir() == Path("/var/lib/moorage")
-    monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    monkeypatch.setenv("HOME", "/home/a")
-    monkeypatch.delenv("XDG_DATA_HOME", raising=False)
-    assert options._default_data_dir() == Path("/home/a/.local/share/moorage")
-    monkeypatch.setenv("XDG_DATA_HOME", "/data")
-    assert options._default_data_dir() == Path("/data/moorage")
+@pytest.mark.parametrize(
+    ("euid", "variables", "directory"),
+    [
+        (0, {"XDG_DATA_HOME": "/data"}, Path("/var/lib/moorage")),
+        (1000, {}, Path.home() / ".local/share/moorage"),
+        (1000, {"XDG_DATA_HOME": "/data"}, Path("/data/moorage")),
+    ],
+)
+def test_the_directory_without_an_option(
+    euid: int, variables: dict[str, str], directory: Path
+) -> None:
+    assert default_data_dir(euid, variables) == directory
 
 
 def test_links_to_the_directory_are_followed(tmp_path: Path) -> None:

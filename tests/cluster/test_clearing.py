@@ -64,7 +64,6 @@ def layout(tmp_path: Path) -> Layout:
 )
 def test_the_process_that_clears_the_host(
     layout: Layout,
-    monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     error: BaseException | None,
     status: int,
@@ -78,12 +77,10 @@ def test_the_process_that_clears_the_host(
         if error is not None:
             raise error
 
-    monkeypatch.setattr(clearing, "clear_host", clear)
-    monkeypatch.setattr(clearing, "configure", calls.append)
     layout.root.mkdir()
     save(layout.settings, SETTINGS)
     argv = [str(layout.root), *(["--abandon-pods"] if abandons_pods else [])]
-    assert clearing.main(argv) == status
+    assert clearing.main(argv, clear, calls.append) == status
     assert calls == ["warning", (layout, SETTINGS, abandons_pods)]
     assert capsys.readouterr().out == output
 

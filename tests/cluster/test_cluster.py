@@ -24,18 +24,13 @@ from moorage.cluster import (
     Settings,
     SettingsError,
     StartError,
-    clearing,
-    teardown,
 )
-from moorage.cluster.cluster import READY_S, HostCheck
+from moorage.cluster.cluster import READY_S, ClusterActions, HostCheck
 from moorage.cluster.completion import complete
-from moorage.cluster.host import start_check as machine
 from moorage.cluster.layout import Layout
 from moorage.cluster.reservations import Reservations
 from moorage.cluster.settings import load, save
-from moorage.cluster.supervision import start
 from moorage.wire.client.resources import CONFIG_MAPS
-from moorage.wire.cri import UnusableEngineError
 from tests.cli.moor import locked
 from tests.cluster.test_settings import SETTINGS
 from tests.ports import free_port
@@ -44,43 +39,60 @@ from tests.ports import free_port
 PLANE = Choices(has_node=False, api_port=free_port())
 
 
-class Steps:
+class Steps(ClusterActions):
     """The steps of a start and a stop, in their order; `failure` ends the start."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self) -> None:
         self.steps: list[str] = []
         self.reserved: list[int] = []
         self.failure: BaseException | None = None
-        monkeypatch.setattr(start, "start_supervisor", self.start)
-        monkeypatch.setattr(teardown, "stop_supervisor", self.stop)
-        monkeypatch.setattr(clearing, "clear_host", self.clear)
+        self.checked: list[Any] = []
+        self.missing = ""
+        self.forgotten: list[Path] = []
+        self.became: list[tuple[Layout, Reservations, str]] = []
 
-    async def start(self, layout: Layout, within_s: float, reservations: Any) -> None:
+    async def require_machine(self, layout: Layout, **options: Any) -> Any:
+        if self.missing:
+            raise CannotRunPodsError(self.missing)
+        self.checked.append((layout.root, options))
+        return ("runc",)
+
+    async def start_supervisor(
+        self, layout: Layout, within_s: float, reservations: Reservations | None
+    ) -> None:
         assert (layout.settings.is_file(), within_s) == (True, READY_S)
         self.steps.append("start")
         self.reserved.append(len(reservations.descriptors) if reservations else 0)
         if self.failure is not None:
             raise self.failure
 
-    async def stop(self, layout: Layout) -> bool:
+    def become_supervisor(
+        self, layout: Layout, reservations: Reservations, merged_into: str
+    ) -> None:
+        self.became.append((layout, reservations, merged_into))
+
+    async def stop_supervisor(self, layout: Layout) -> bool:
         assert layout.settings.is_file()
         self.steps.append("stop")
         return True
 
-    async def clear(self, layout: Layout, settings: Settings, *, abandons_pods: bool) -> None:
+    async def clear_host(self, layout: Layout, settings: Settings, *, abandons_pods: bool) -> None:
         assert settings == load(layout.settings)
         self.steps.append("abandon" if abandons_pods else "clear")
 
+    def forget(self, directory: Path) -> None:
+        self.forgotten.append(directory)
+
 
 @pytest.fixture
-def steps(monkeypatch: pytest.MonkeyPatch) -> Steps:
-    return Steps(monkeypatch)
+def steps() -> Steps:
+    return Steps()
 
 
 async def test_a_cluster_is_created_started_stopped_and_deleted(
     steps: Steps, tmp_path: Path
 ) -> None:
-    async with Cluster(tmp_path / "c", PLANE) as cluster:
+    async with Cluster(tmp_path / "c", PLANE, actions=steps) as cluster:
         assert steps.steps == ["start"]
         assert cluster.find_settings() == cluster.settings
         assert cluster.settings.name == "moorage"
@@ -93,25 +105,21 @@ async def test_a_cluster_is_created_started_stopped_and_deleted(
     assert cluster.find_settings() is None
 
 
-def test_a_deleted_cluster_gives_its_user_ids_back(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    forgotten: list[Path] = []
-    monkeypatch.setattr("moorage.linux.id_register.forget", forgotten.append)
-    cluster = Cluster(tmp_path / "c", PLANE)
+def test_a_deleted_cluster_gives_its_user_ids_back(steps: Steps, tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path / "c", PLANE, actions=steps)
     cluster.create()
     cluster.delete()
-    assert forgotten == [tmp_path / "c" / "node" / "pods"]
+    assert steps.forgotten == [tmp_path / "c" / "node" / "pods"]
 
 
 def test_outside_an_event_loop_a_plain_block_does_the_same(steps: Steps, tmp_path: Path) -> None:
-    with Cluster(tmp_path / "c", PLANE) as cluster:
+    with Cluster(tmp_path / "c", PLANE, actions=steps) as cluster:
         assert cluster.settings.has_node is False
     assert steps.steps == ["start", "stop", "clear"]
 
 
 async def test_each_start_reserves_its_ports(steps: Steps, tmp_path: Path) -> None:
-    cluster = Cluster(tmp_path / "c", PLANE)
+    cluster = Cluster(tmp_path / "c", PLANE, actions=steps)
     for _ in range(2):
         await cluster.start()
         # The supervisor has inherited them.
@@ -121,7 +129,7 @@ async def test_each_start_reserves_its_ports(steps: Steps, tmp_path: Path) -> No
 
 
 async def test_pods_can_be_kept_or_abandoned(steps: Steps, tmp_path: Path) -> None:
-    cluster = Cluster(tmp_path / "c", PLANE)
+    cluster = Cluster(tmp_path / "c", PLANE, actions=steps)
     cluster.create()
     assert await cluster.stop(keeps_pods=True)
     assert steps.steps == ["stop"]
@@ -137,20 +145,18 @@ async def test_a_start_that_fails_leaves_nothing(
 ) -> None:
     steps.failure = failure
     with pytest.raises(type(failure)):
-        async with Cluster(tmp_path / "c", PLANE):
+        async with Cluster(tmp_path / "c", PLANE, actions=steps):
             raise AssertionError
     assert steps.steps == ["start", "stop", "clear"]
 
 
 async def test_a_cluster_that_another_process_started_meanwhile_is_left_alone(
-    steps: Steps, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    steps: Steps, tmp_path: Path
 ) -> None:
     steps.failure = StartError("the other was faster")
-    monkeypatch.setattr(Cluster, "pid", 7)
-    cluster = Cluster(tmp_path / "c", PLANE)
-    monkeypatch.setattr(cluster, "create", lambda: save(cluster.layout.settings, SETTINGS))
-    cluster.directory.mkdir()
-    with pytest.raises(StartError, match="faster"):
+    cluster = Cluster(tmp_path / "c", PLANE, actions=steps)
+    cluster.create()
+    with locked(cluster.layout), pytest.raises(StartError, match="faster"):
         await cluster.__aenter__()
     assert steps.steps == ["start"]
 
@@ -158,13 +164,13 @@ async def test_a_cluster_that_another_process_started_meanwhile_is_left_alone(
 async def test_a_cluster_that_runs_is_not_started_again_nor_stopped(
     steps: Steps, tmp_path: Path
 ) -> None:
-    cluster = Cluster(tmp_path / "c", PLANE)
+    cluster = Cluster(tmp_path / "c", PLANE, actions=steps)
     cluster.create()
     with locked(cluster.layout) as pid:
         assert cluster.pid == pid
         assert cluster.running_settings() == cluster.settings
         with pytest.raises(AlreadyRunningError):
-            await Cluster(cluster.directory, PLANE).__aenter__()
+            await Cluster(cluster.directory, PLANE, actions=steps).__aenter__()
     assert steps.steps == []
 
 
@@ -189,42 +195,46 @@ def test_a_directory_with_other_files_is_neither_used_nor_deleted(tmp_path: Path
     assert (tmp_path / "thesis.tex").exists()
 
 
-def test_a_directory_that_cannot_be_written_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full(*_: object) -> Settings:
-        raise OSError(28, "disk full")
+def test_a_directory_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    class Full(ClusterActions):
+        def open_cluster(self, *_: object) -> Settings:
+            raise OSError(28, "disk full")
 
-    monkeypatch.setattr("moorage.cluster.creation.open_cluster", full)
     with pytest.raises(ClusterError, match="/c cannot be used for a cluster: disk full; choose"):
-        Cluster(tmp_path / "c", PLANE).create()
+        Cluster(tmp_path / "c", PLANE, actions=Full()).create()
 
 
 @pytest.mark.parametrize(
     "error", [OSError(28, "disk full"), SettingsError("no"), KeyboardInterrupt()]
 )
-def test_what_a_failed_creation_reserved_is_released(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException
-) -> None:
+def test_what_a_failed_creation_reserved_is_released(tmp_path: Path, error: BaseException) -> None:
     taken: list[Reservations] = []
 
-    def fail(_layout: Layout, _choices: Choices, reservations: Reservations) -> Settings:
-        assert reservations.take(f"test/{tmp_path}")
-        taken.append(reservations)
-        raise error
+    class Failing(ClusterActions):
+        def open_cluster(
+            self, layout: Layout, _choices: Choices, reservations: Reservations
+        ) -> Settings:
+            assert reservations.take(f"test/{layout.root}")
+            taken.append(reservations)
+            raise error
 
-    monkeypatch.setattr("moorage.cluster.creation.open_cluster", fail)
-    cluster = Cluster(tmp_path / "c", PLANE)
+    cluster = Cluster(tmp_path / "c", PLANE, actions=Failing())
     with pytest.raises((ClusterError, KeyboardInterrupt)):
         cluster.create()
     assert [reservations.descriptors for reservations in taken] == [()]
 
 
 def test_clients_name_themselves(tmp_path: Path) -> None:
-    cluster = Cluster(tmp_path / "c", PLANE)
-    cluster.create()
-    assert cluster.client()._user_agent == "moorage"
-    assert cluster.client("test")._user_agent == "test"
+    opened: list[tuple[Path, str]] = []
+
+    class Opening(ClusterActions):
+        def open_client(self, kubeconfig: Path, user_agent: str) -> Any:
+            opened.append((kubeconfig, user_agent))
+
+    cluster = Cluster(tmp_path / "c", PLANE, actions=Opening())
+    cluster.client()
+    cluster.client("test")
+    assert opened == [(cluster.kubeconfig, "moorage"), (cluster.kubeconfig, "test")]
 
 
 def is_reserved(cluster: Cluster) -> bool:
@@ -235,7 +245,7 @@ def is_reserved(cluster: Cluster) -> bool:
 async def test_reservations_of_a_creation_last_to_the_next_one_or_the_stop(
     steps: Steps, tmp_path: Path
 ) -> None:
-    cluster = Cluster(tmp_path / "c", PLANE)
+    cluster = Cluster(tmp_path / "c", PLANE, actions=steps)
     for _ in range(2):
         # The second takes the same port, which would be refused if it were still reserved.
         assert cluster.create() == cluster.settings
@@ -245,20 +255,13 @@ async def test_reservations_of_a_creation_last_to_the_next_one_or_the_stop(
     assert steps.steps == ["stop", "clear"]
 
 
-def test_a_cluster_in_the_foreground_keeps_its_reservations(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    calls: list[tuple[Any, ...]] = []
-    monkeypatch.setattr(
-        "moorage.cluster.supervision.supervise.become_supervisor",
-        lambda *arguments: calls.append(arguments),
-    )
-    cluster = Cluster(tmp_path / "c", PLANE)
+def test_a_cluster_in_the_foreground_keeps_its_reservations(steps: Steps, tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path / "c", PLANE, actions=steps)
     cluster.create()
     cluster.run_in_foreground("/home/me/.kube/config")
     assert is_reserved(cluster)
-    Cluster(tmp_path / "c").run_in_foreground()
-    (layout, reserved, merged_into), (_, none, merged_into_none) = calls
+    Cluster(tmp_path / "c", actions=steps).run_in_foreground()
+    (layout, reserved, merged_into), (_, none, merged_into_none) = steps.became
     assert (layout, merged_into) == (cluster.layout, "/home/me/.kube/config")
     assert reserved.descriptors
     assert (none.descriptors, merged_into_none) == ((), "")
@@ -274,36 +277,26 @@ def test_a_cluster_without_choices_takes_the_defaults(tmp_path: Path) -> None:
 
 
 async def test_the_host_is_checked_once_and_only_for_pods_of_its_own_engine(
-    steps: Steps, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    steps: Steps, tmp_path: Path
 ) -> None:
-    checked: list[Any] = []
-
-    async def require(layout: Layout, **options: object) -> tuple[str, ...]:
-        checked.append((layout.root, options))
-        return ("runc",)
-
-    monkeypatch.setattr(machine, "require_machine", require)
-    cluster = Cluster(tmp_path / "c", Choices(node_name="n1"))
+    cluster = Cluster(tmp_path / "c", Choices(node_name="n1"), actions=steps)
     seen: Any = await cluster.check_host()
     assert seen.handlers == ("runc",)
     await cluster.start()
     plain = {"is_installing": False, "report": None}
-    assert checked == [(tmp_path / "c", plain)]
-    assert (await Cluster(tmp_path / "d", PLANE).check_host()).handlers == ()
-    assert checked == [(tmp_path / "c", plain)]
+    assert steps.checked == [(tmp_path / "c", plain)]
+    assert (await Cluster(tmp_path / "d", PLANE, actions=steps).check_host()).handlers == ()
+    assert steps.checked == [(tmp_path / "c", plain)]
     assert steps.steps == ["start"]
     await cluster.check_host(is_installing=True, report=print)
-    assert checked[1:] == [(tmp_path / "c", {"is_installing": True, "report": print})]
+    assert steps.checked[1:] == [(tmp_path / "c", {"is_installing": True, "report": print})]
 
 
 async def test_a_start_checks_the_host_before_it_creates_anything(
-    steps: Steps, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    steps: Steps, tmp_path: Path
 ) -> None:
-    async def require(*_: object, **__: object) -> tuple[str, ...]:
-        raise CannotRunPodsError("no runtime")
-
-    monkeypatch.setattr(machine, "require_machine", require)
-    cluster = Cluster(tmp_path / "c", Choices(node_name="n1"))
+    steps.missing = "no runtime"
+    cluster = Cluster(tmp_path / "c", Choices(node_name="n1"), actions=steps)
     with pytest.raises(CannotRunPodsError, match="no runtime"):
         await cluster.start()
     assert not cluster.directory.exists()
@@ -315,29 +308,24 @@ async def test_a_start_checks_the_host_before_it_creates_anything(
     ("complaint", "warning"), [("", ""), ("too old", "the engine at unix:///e.sock: too old")]
 )
 async def test_another_engine_is_checked_instead_of_the_host(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, complaint: str, warning: str, *, is_kept: bool
+    tmp_path: Path, complaint: str, warning: str, *, is_kept: bool
 ) -> None:
-    async def probe(endpoint: str) -> Any:
-        assert endpoint == "unix:///e.sock"
-        return SimpleNamespace(complaint=complaint)
+    class Probing(ClusterActions):
+        async def probe(self, endpoint: str) -> Any:
+            assert endpoint == "unix:///e.sock"
+            return SimpleNamespace(complaint=complaint)
 
-    monkeypatch.setattr("moorage.wire.cri.probe", probe)
     if is_kept:
         settings = msgspec.structs.replace(SETTINGS, cri="unix:///e.sock")
         save(Layout(tmp_path).settings, settings)
-    cluster = Cluster(tmp_path, Choices(cri=None if is_kept else "unix:///e.sock"))
+    choices = Choices(cri=None if is_kept else "unix:///e.sock")
+    cluster = Cluster(tmp_path, choices, actions=Probing())
     assert await cluster.check_host() == HostCheck(handlers=(), warning=warning)
 
 
-async def test_an_unusable_engine_is_an_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def probe(endpoint: str) -> None:
-        raise UnusableEngineError(endpoint, "nothing listens")
-
-    monkeypatch.setattr("moorage.wire.cri.probe", probe)
-    with pytest.raises(CannotRunPodsError, match="nothing listens"):
-        await Cluster(tmp_path, Choices(cri="unix:///e.sock")).check_host()
+async def test_an_unusable_engine_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(CannotRunPodsError, match=r"unix:///no\.sock"):
+        await Cluster(tmp_path, Choices(cri="unix:///no.sock")).check_host()
 
 
 async def test_cleanup_goes_to_its_end_and_then_the_cancellation_is_raised() -> None:

@@ -3,17 +3,11 @@
 from __future__ import annotations
 
 import json
-import socket
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
-from moorage.api.host_ports import Listener
 from moorage.cluster.engine.handlers import read_handlers
-from moorage.cluster.parts.node import _engine_listeners
 from moorage.wire.cri import CriClient, pb
-from tests.cluster.test_settings import SETTINGS
 from tests.fake_crio import Behaviour, FakeCrio, serving
 
 
@@ -41,18 +35,3 @@ async def test_handlers_of_containerd_16_are_read_again_when_it_comes_back(
         # It restarts between two looks, which nothing announces.
         fake.behaviour.handlers.append("kata")
         assert await read(cri) == {"", "runc", "kata"}
-
-
-def test_listeners_of_an_external_engine_are_reserved(tmp_path: Path) -> None:
-    assert _engine_listeners(SETTINGS) == ()
-    with socket.socket(socket.AF_UNIX) as cri, socket.create_server(("0.0.0.0", 0)) as streams:
-        cri.bind(str(tmp_path / "cri.sock"))
-        cri.listen()
-        settings = msgspec.structs.replace(SETTINGS, cri=f"unix://{tmp_path}/cri.sock")
-        port = streams.getsockname()[1]
-        engine_listeners = {
-            listener for listener in _engine_listeners(settings) if listener.port == port
-        }
-    assert engine_listeners == {
-        Listener("engine", address, port) for address in ("127.0.0.1", SETTINGS.node_ip)
-    }

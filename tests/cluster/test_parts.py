@@ -27,8 +27,7 @@ from moorage.cluster.parts.connection import connected
 from moorage.cluster.parts.controllers import wait_own_kinds
 from moorage.cluster.parts.engine import bring_images, with_stream_port
 from moorage.cluster.settings import SettingsError
-from moorage.cluster.supervision import readiness
-from moorage.cluster.supervision.supervisor import NOTIFY_VARIABLE, PORT_TAKEN_STATUS, READY_MESSAGE
+from moorage.cluster.supervision.supervisor import PORT_TAKEN_STATUS
 from moorage.wire.client.rest import UnreachableError
 from tests.cluster.hosts import a_host, tools_without
 from tests.cluster.test_settings import SETTINGS
@@ -210,24 +209,3 @@ def test_the_port_of_streams_is_chosen_and_kept_from_pods(tmp_path: Path) -> Non
 async def test_without_programs_there_are_no_images(tmp_path: Path) -> None:
     nothing: Any = None
     await bring_images(a_plan(tmp_path, "busybox", "catatonit"), nothing)
-
-
-# What a part says to its supervisor.
-
-
-def test_ready_notification_is_sent_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    read_end, write_end = os.pipe()
-    monkeypatch.setenv(NOTIFY_VARIABLE, str(write_end))
-    readiness.notify_ready()
-    assert os.read(read_end, 100) == READY_MESSAGE
-    assert NOTIFY_VARIABLE not in os.environ
-    # Closed: nothing more comes.
-    assert os.read(read_end, 100) == b""
-    readiness.notify_ready()
-    os.close(read_end)
-    read_end, write_end = os.pipe()
-    os.close(read_end)
-    monkeypatch.setenv(NOTIFY_VARIABLE, str(write_end))
-    readiness.notify_ready()
-    with pytest.raises(OSError, match="Bad file descriptor"):
-        os.fstat(write_end)

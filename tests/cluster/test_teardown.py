@@ -10,12 +10,12 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from moorage.cluster import clearing, teardown
+from moorage.cluster import teardown
+from moorage.cluster.engine.paths import engine_paths
 from moorage.cluster.errors import LeftoverError, StopError
 from moorage.cluster.launching import set_launcher
 from moorage.cluster.layout import Layout
@@ -29,7 +29,7 @@ from tests.descriptors import open_descriptors
 
 @pytest.fixture
 def layout(tmp_path: Path) -> Layout:
-    return Layout(tmp_path / "a b")
+    return Layout(tmp_path / "a b", tmp_path / "run")
 
 
 async def test_stopping_what_does_not_run(layout: Layout) -> None:
@@ -41,21 +41,14 @@ async def test_stopping_what_does_not_run(layout: Layout) -> None:
     assert not await stop_supervisor(layout)
 
 
-async def test_a_supervisor_that_has_just_ended_is_stopped(
-    layout: Layout, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def gone(pid: int) -> None:
-        assert pid == 7
-        raise ProcessLookupError
-
-    monkeypatch.setattr(teardown, "running_pid", lambda _: 7)
-    monkeypatch.setattr(teardown, "Process", gone)
-    assert await stop_supervisor(layout)
+def test_a_supervisor_that_has_just_ended_is_stopped(layout: Layout) -> None:
+    with subprocess.Popen(["true"]) as ended:
+        ended.wait()
+    assert asyncio.run(stop_supervisor(layout, find_pid=lambda _: ended.pid))
 
 
 @pytest.mark.parametrize("kind", ["obedient", "stubborn"])
-def test_stopping(layout: Layout, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
-    monkeypatch.setattr(teardown, "_STOP_S", 0.2)
+def test_stopping(layout: Layout, kind: str) -> None:
     argv = [sys.executable, "-c", HOLDS, str(layout.root), kind]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -70,7 +63,7 @@ def test_stopping(layout: Layout, monkeypatch: pytest.MonkeyPatch, kind: str) ->
             assert open_descriptors() == before
         else:
             with pytest.raises(StopError) as refused:
-                asyncio.run(stop_supervisor(layout))
+                asyncio.run(stop_supervisor(layout, 0.2))
             ending = f"the supervisor (process {process.pid}) has not ended after 0.2 s"
             assert str(refused.value) == ending
             assert part_statuses(layout) == ()
@@ -101,7 +94,7 @@ class Child:
 
 
 @pytest.fixture
-def started(layout: Layout, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
+def started(layout: Layout) -> Iterator[list[Any]]:
     """What was started, in which way; the child to start is the last item, which is removed."""
     calls: list[Any] = []
 
@@ -110,8 +103,7 @@ def started(layout: Layout, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[An
         calls.append((argv, {name: value for name, value in options.items() if value}))
         return child
 
-    layout.root.mkdir()
-    monkeypatch.setattr(teardown, "engine_paths", lambda *_: SimpleNamespace(run=layout.root))
+    engine_paths(layout, SETTINGS).run.mkdir(parents=True)
     former = set_launcher(start)
     yield calls
     set_launcher(former)
@@ -122,8 +114,7 @@ async def test_pods_are_ended_by_a_process_of_its_own(
     layout: Layout, started: list[Any], abandons_pods: bool
 ) -> None:
     started.append(Child(0))
-    options = {"abandons_pods": True} if abandons_pods else {}
-    await teardown.clear_host_apart(layout, SETTINGS, **options)
+    await teardown.clear_host_apart(layout, SETTINGS, abandons_pods=abandons_pods)
     argv = [
         sys.executable, "-m", "moorage.cluster.clearing", str(layout.root),
         *(["--abandon-pods"] if abandons_pods else []),
@@ -163,12 +154,11 @@ async def test_that_process_is_interrupted_and_waited_for(
 
 
 async def test_without_an_engine_that_ran_no_process_is_started(
-    layout: Layout, started: list[Any], monkeypatch: pytest.MonkeyPatch
+    layout: Layout, started: list[Any]
 ) -> None:
     async def clear(*arguments: Any, **more: Any) -> None:
         started.append((*arguments, more))
 
-    layout.root.rmdir()
-    monkeypatch.setattr(clearing, "clear_host", clear)
-    await teardown.clear_host_apart(layout, SETTINGS, abandons_pods=True)
+    engine_paths(layout, SETTINGS).run.rmdir()
+    await teardown.clear_host_apart(layout, SETTINGS, abandons_pods=True, clear=clear)
     assert started == [(layout, SETTINGS, {"abandons_pods": True})]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import copy
 from collections import defaultdict
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -55,6 +55,8 @@ class MemoryClient:
         """(verb, plural, error), each raised once."""
         self.answers: dict[tuple[str, str], bytes | Exception] = {}
         """Answers to `request`, by method and path."""
+        self.shows: Callable[[Resource[Any], Json], bool] = lambda *_: True
+        """Whether watchers are sent a change of an object; a watch that is late is sent none."""
         self._clock = clock
         self._objects: dict[str, dict[str, Json]] = defaultdict(dict)
         self._watchers: dict[str, list[asyncio.Queue[tuple[str, Json]]]] = defaultdict(list)
@@ -73,6 +75,32 @@ class MemoryClient:
     def drop(self, resource: Resource[Any], name: str, namespace: str = "default") -> None:
         """Take an object away, as its deletion's end."""
         self._remove(resource, _key(resource, name, namespace))
+
+    def put_unseen(self, resource: Resource[Any], obj: Json) -> None:
+        """Store an object as it is, its revision too, and send watchers nothing."""
+        meta = obj["metadata"]
+        if resource.is_namespaced:
+            meta.setdefault("namespace", "default")
+        self._objects[resource.plural][_key(resource, meta["name"], meta.get("namespace", ""))] = (
+            obj
+        )
+
+    def drop_unseen(self, resource: Resource[Any], name: str, namespace: str = "default") -> None:
+        """Remove an object, and send watchers nothing."""
+        del self._objects[resource.plural][_key(resource, name, namespace)]
+
+    def send(self, resource: Resource[Any], kind: str, wire: Json) -> None:
+        """Send watchers a change, whatever is stored."""
+        for queue in self._watchers[resource.plural]:
+            queue.put_nowait((kind, copy.deepcopy(wire)))
+
+    def watch_count(self, plural: str) -> int:
+        """Return how many watches of a kind were opened."""
+        return len(self._watchers[plural])
+
+    def unread(self, plural: str) -> int:
+        """Return how many changes the watchers of a kind have not read."""
+        return sum(queue.qsize() for queue in self._watchers[plural])
 
     def find(self, resource: Resource[Any], name: str, namespace: str = "default") -> Json | None:
         return self._objects[resource.plural].get(_key(resource, name, namespace))
@@ -112,14 +140,14 @@ class MemoryClient:
 
     async def get(self, resource: Resource[Any], name: str, namespace: str | None = None) -> Any:
         await self._ask("get", resource, name, namespace)
-        return self._typed(resource, self._found(resource, name, namespace))
+        return self.typed(resource, self._found(resource, name, namespace))
 
     async def list(
         self, resource: Resource[Any], namespace: str | None = None, **more: Any
     ) -> ObjectList[Any]:
         await self._ask("list", resource, "", namespace, None, more)
         items = [
-            self._typed(resource, obj)
+            self.typed(resource, obj)
             for obj in self._objects[resource.plural].values()
             if not namespace or obj["metadata"]["namespace"] == namespace
             if _is_selected(obj, more.get("field_selector"))
@@ -141,7 +169,7 @@ class MemoryClient:
             if not _is_selected(wire, more.get("field_selector")):
                 continue
             version = wire["metadata"]["resourceVersion"]
-            yield WatchEvent(kind, self._typed(resource, wire), version)
+            yield WatchEvent(kind, self.typed(resource, wire), version)
 
     async def create(
         self, resource: Resource[Any], obj: Any, namespace: str | None = None, **more: Any
@@ -160,7 +188,7 @@ class MemoryClient:
             raise AlreadyExistsError(f'{resource.plural} "{meta["name"]}" already exists')
         self._uids += 1
         meta |= {"uid": f"u{self._uids}", "creationTimestamp": format_time(self._clock.now())}
-        return self._typed(resource, self._store(resource, wire))
+        return self.typed(resource, self._store(resource, wire))
 
     async def patch(
         self, resource: Resource[Any], name: str, patch: Any, namespace: str | None = None,
@@ -177,7 +205,7 @@ class MemoryClient:
             changes.get("metadata", {}).pop(precondition, None)
         merged = _merged(wire, changes, is_strategic)
         has_lost = wire["metadata"].get("finalizers") and not merged["metadata"].get("finalizers")
-        result = self._typed(resource, self._store(resource, merged))
+        result = self.typed(resource, self._store(resource, merged))
         if has_lost and "deletionTimestamp" in merged["metadata"]:
             self._remove(resource, _key(resource, name, namespace or ""))
         return result
@@ -188,7 +216,7 @@ class MemoryClient:
     ) -> Any:  # fmt: skip
         await self._ask("update", resource, name, namespace, obj, more)
         self._check(self._found(resource, name, namespace), obj["metadata"])
-        return self._typed(resource, self._store(resource, copy.deepcopy(obj)))
+        return self.typed(resource, self._store(resource, copy.deepcopy(obj)))
 
     async def delete(
         self, resource: Resource[Any], name: str, namespace: str | None = None, **more: Any
@@ -268,11 +296,12 @@ class MemoryClient:
         self._announce(resource, "DELETED", wire)
 
     def _announce(self, resource: Resource[Any], kind: str, wire: Json) -> None:
-        for queue in self._watchers[resource.plural]:
-            queue.put_nowait((kind, copy.deepcopy(wire)))
+        if self.shows(resource, wire):
+            self.send(resource, kind, wire)
 
     @staticmethod
-    def _typed(resource: Resource[Any], wire: Json) -> Any:
+    def typed(resource: Resource[Any], wire: Json) -> Any:
+        """Return an object as the client would."""
         return msgspec.convert(copy.deepcopy(wire), resource.type)
 
 

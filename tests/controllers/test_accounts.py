@@ -291,12 +291,10 @@ async def test_a_secret_of_an_earlier_account_goes(world: World) -> None:
 
 async def test_the_server_is_asked_for_an_account_that_the_copy_lacks(world: World) -> None:
     world.client.put(SECRETS, secret("s", "late"))
-    world.client._objects[SERVICE_ACCOUNTS.plural]["default/late"] = {}
-    del world.client._objects[SERVICE_ACCOUNTS.plural]["default/late"]
     async with token_secrets(world) as client:
         assert client.names(SECRETS) == []
         live = {"metadata": {"name": "late", "namespace": "default", "uid": "u-late"}}
-        client._objects[SERVICE_ACCOUNTS.plural]["default/late"] = live
+        client.put_unseen(SERVICE_ACCOUNTS, live)
         client.put(SECRETS, secret("s", "late"))
         await world.settled()
         assert client.names(SECRETS) == ["s"]

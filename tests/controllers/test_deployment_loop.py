@@ -358,8 +358,7 @@ async def test_a_set_that_the_copy_does_not_know_yet_is_taken_as_it_is(world: Wo
         known = client.find(REPLICA_SETS, name_of("a"))
         assert known is not None
         # Another deployment's start: the set is there, and no watch event has come.
-        for queue in client._watchers[REPLICA_SETS.plural]:
-            queue.put_nowait(("DELETED", known))
+        client.send(REPLICA_SETS, "DELETED", known)
         await world.settled(1)
         client.requests.clear()
         obj = client.find(DEPLOYMENTS, "web")
@@ -433,7 +432,7 @@ async def test_a_deployment_deleted_while_it_is_written_is_no_failure(world: Wor
     world.client.put(DEPLOYMENTS, deployment(1))
     async with reconciling(world) as client:
         await world.settled(1)
-        del client._objects[DEPLOYMENTS.plural]["default/web"]
+        client.drop_unseen(DEPLOYMENTS, "web")
         grown(client)
         await world.settled(1)
         assert client.asked("patch", DEPLOYMENTS)

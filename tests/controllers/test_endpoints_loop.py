@@ -271,11 +271,10 @@ async def test_a_slice_is_made_once_although_the_copy_lags(world: World) -> None
         (slice_,) = client.all(ENDPOINT_SLICES)
         name = slice_["metadata"]["name"]
         # It goes, and no event has said so yet when the pods change.
-        del client._objects[ENDPOINT_SLICES.plural][f"default/{name}"]
+        client.drop_unseen(ENDPOINT_SLICES, name)
         client.put(PODS, pod("a", "10.0.0.9"))
         await world.settled()
-        for queue in client._watchers[ENDPOINT_SLICES.plural]:
-            queue.put_nowait(("DELETED", slice_))
+        client.send(ENDPOINT_SLICES, "DELETED", slice_)
         await world.settled(1)
         (again,) = client.all(ENDPOINT_SLICES)
         assert again["endpoints"][0]["addresses"] == ["10.0.0.9"]

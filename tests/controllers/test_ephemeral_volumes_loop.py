@@ -132,8 +132,8 @@ async def test_in_an_ending_namespace_nothing_is_made() -> None:
 async def test_a_pod_of_the_same_name_gets_no_claim_of_the_earlier_one() -> None:
     world = World()
     async with world.running(controller(world)) as client:
-        client._watchers[PODS.plural][0].put_nowait(("ADDED", _seen(pod())))
-        client._objects[PODS.plural]["default/p"] = _seen(pod(uid="uid-of-another"))
+        client.send(PODS, "ADDED", _seen(pod()))
+        client.put_unseen(PODS, _seen(pod(uid="uid-of-another")))
         await world.settled()
         assert client.writes == []
 

@@ -70,7 +70,7 @@ async def test_what_other_controllers_watch_is_not_watched_again(
     for name in nodes:
         world.client.put(NODES, {"metadata": {"name": name}})
     async with collecting(world) as (client, _):
-        watched = {plural: len(client._watchers[plural]) for plural, _, _ in CORE}
+        watched = {plural: client.watch_count(plural) for plural, _, _ in CORE}
     assert watched == {"configmaps": 1, "secrets": 1, "nodes": 1, "namespaces": 1, "events": 0}
 
 
@@ -113,9 +113,7 @@ async def test_an_owner_of_that_name_and_another_uid_is_another(world: World) ->
 async def test_the_server_is_asked_before_an_owner_counts_as_gone(world: World) -> None:
     world.client.put(CONFIG_MAPS, thing("other"))
     async with collecting(world) as (client, _):
-        client._objects[CONFIG_MAPS.plural]["default/late"] = {
-            "metadata": {"name": "late", "namespace": "default", "uid": "late"}
-        }
+        client.put_unseen(CONFIG_MAPS, {"metadata": {"name": "late", "uid": "late"}})
         client.put(SECRETS, thing("s", owner("late")))
         await world.settled(1)
         assert client.names(SECRETS) == ["s"]
@@ -136,12 +134,11 @@ async def test_the_live_object_decides_not_the_copy(world: World) -> None:
     for name in ("freed", "replaced", "vanished"):
         world.client.put(SECRETS, thing(name, owner("a")))
     async with collecting(world) as (client, _):
-        live = client._objects[SECRETS.plural]
-        live["default/freed"] = {"metadata": {**live["default/freed"]["metadata"],
-                                              "ownerReferences": []}}  # fmt: skip
-        live["default/replaced"] = {"metadata": {**live["default/replaced"]["metadata"],
-                                                 "uid": "another"}}  # fmt: skip
-        del live["default/vanished"]
+        for name, change in (("freed", {"ownerReferences": []}), ("replaced", {"uid": "another"})):
+            live = client.find(SECRETS, name)
+            assert live is not None
+            client.put_unseen(SECRETS, {"metadata": {**live["metadata"], **change}})
+        client.drop_unseen(SECRETS, "vanished")
         client.drop(CONFIG_MAPS, "a")
         await world.settled(1)
         assert client.names(SECRETS) == ["freed", "replaced"]
@@ -393,7 +390,7 @@ async def test_a_kind_that_is_served_in_an_older_version_alone_keeps_nothing_wai
     world.client.put(SECRETS, thing("of-gone", owner("gone")))
     async with collecting(world) as (client, _):
         assert client.names(SECRETS) == []
-        assert len(client._watchers["ipaddresses"]) == 1
+        assert client.watch_count("ipaddresses") == 1
 
 
 async def test_a_shared_kind_that_goes_and_comes_back_is_handled_once(world: World) -> None:
@@ -413,7 +410,7 @@ async def test_a_shared_kind_that_goes_and_comes_back_is_handled_once(world: Wor
 async def test_a_kind_is_watched_in_the_version_that_is_served_now(world: World) -> None:
     _serve(world, widgets=True, version="v1alpha1")
     async with collecting(world) as (client, _):
-        assert len(client._watchers["widgets"]) == 1
+        assert client.watch_count("widgets") == 1
         _serve(world, widgets=True)
         client.put(DEFINITIONS, {"metadata": {"name": "widgets.x.io"}})
         await world.settled(1)
@@ -446,14 +443,14 @@ async def test_kinds_that_go_are_not_watched_any_more(world: World) -> None:
     world.client.put(WIDGETS, thing("w"))
     world.client.put(SECRETS, thing("of-w", owner("w", kind="Widget", version="x.io/v1")))
     async with collecting(world) as (client, _):
-        (watcher,) = client._watchers["widgets"]
+        assert client.watch_count("widgets") == 1
         _serve(world, widgets=False)
         client.put(DEFINITIONS, {"metadata": {"name": "widgets.x.io"}})
         await world.settled(1)
         await world.settled(1)
         client.put(WIDGETS, thing("late"))
         await world.settled(1)
-        assert watcher.qsize() == 1
+        assert client.unread("widgets") == 1
         # What it owned stays: whether the owner is gone cannot be known.
         assert client.names(SECRETS) == ["of-w"]
 
@@ -463,10 +460,10 @@ async def test_kinds_of_other_servers_are_found_in_time(world: World) -> None:
     async with collecting(world) as (client, _):
         _serve(world, widgets=True)
         await world.settled(298)
-        assert client._watchers["widgets"] == []
+        assert client.watch_count("widgets") == 0
         await world.settled(3)
         await world.settled(1)
-        assert len(client._watchers["widgets"]) == 1
+        assert client.watch_count("widgets") == 1
 
 
 async def test_kinds_that_cannot_be_discovered_meanwhile_stay(world: World) -> None:

@@ -228,14 +228,12 @@ async def test_a_removed_finalizer_that_the_informer_does_not_show_is_not_counte
     async with reconciling(world) as client:
         first, second = pods(client)
         # No change of pods is shown any more.
-        watchers, client._watchers[PODS.plural] = client._watchers[PODS.plural], []
+        client.shows = lambda resource, _: resource is not PODS
 
         async def show(wire: dict[str, Any], revision: str, phase: str) -> None:
             meta = {**wire["metadata"], "resourceVersion": revision}
-            for queue in watchers:
-                queue.put_nowait(
-                    ("MODIFIED", {**wire, "metadata": meta, "status": {"phase": phase}})
-                )
+            shown = {**wire, "metadata": meta, "status": {"phase": phase}}
+            client.send(PODS, "MODIFIED", shown)
             await world.settled(1)
 
         await show(first, "901", "Succeeded")

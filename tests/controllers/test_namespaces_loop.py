@@ -144,7 +144,7 @@ async def test_pods_are_waited_for_half_their_grace_period(world: World) -> None
         slow = thing(name, deletionGracePeriodSeconds=grace_s)
         world.client.put(PODS, {**slow, "spec": {}, "status": {}})
 
-    kept = dict(world.client._objects[PODS.plural])
+    kept = world.client.all(PODS)
 
     async def keeps(*_: Any, **__: Any) -> None:
         world.client.requests.append("collection")
@@ -157,7 +157,7 @@ async def test_pods_are_waited_for_half_their_grace_period(world: World) -> None
         assert client.requests == []
         await world.settled(1.5)
         assert client.requests.count("collection") == 1  # type: ignore[arg-type]
-        assert client._objects[PODS.plural] == kept
+        assert client.all(PODS) == kept
 
 
 @pytest.mark.parametrize("error", [NotFoundError("gone"), MethodNotAllowedError("no")])

@@ -223,7 +223,7 @@ async def test_a_pod_of_the_same_name_that_came_since_keeps_its_readiness(world:
         # The copy still has the old pod; the server has its successor.
         successor = pod("a", "n2")
         successor["metadata"] |= {"uid": "another", "resourceVersion": "99"}
-        client._objects[PODS.plural]["default/a"] = successor
+        client.put_unseen(PODS, successor)
         client.put(NODES, node(world, "n1", "False"))
         await world.settled()
         (condition,) = client.find(PODS, "a")["status"]["conditions"]  # type: ignore[index]
@@ -236,7 +236,7 @@ async def test_a_pod_that_has_gone_meanwhile_is_no_failure(world: World) -> None
     for name in ("a", "b"):
         world.client.put(PODS, pod(name, "n1"))
     async with following(world) as client:
-        del client._objects[PODS.plural]["default/a"]
+        client.drop_unseen(PODS, "a")
         client.put(NODES, node(world, "n1", "False"))
         await world.settled(1)
         assert {event[0] for event in client.events if event[1] == "Warning"} == {"b"}

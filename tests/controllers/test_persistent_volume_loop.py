@@ -400,7 +400,7 @@ async def test_a_claim_that_is_not_in_our_copy_yet_is_asked_for(world: World) ->
     claim = claim_json()
     async with reconciling(world) as client:
         # Stored without an event: the copy does not have it.
-        client._objects["persistentvolumeclaims"]["default/data"] = claim
+        client.put_unseen(PERSISTENT_VOLUME_CLAIMS, claim)
         client.put(PERSISTENT_VOLUMES, volume_json(claim=claim, phase="Bound"))
         await world.settled(1)
         assert volume_of(client)["status"]["phase"] == "Bound"

@@ -112,7 +112,7 @@ async def test_the_server_is_asked_before_a_node_counts_as_gone(world: World) ->
     async with collecting(world) as client:
         client.drop(NODES, "n1")
         await world.settled()
-        client._objects[NODES.plural]["n1"] = {"metadata": {"name": "n1"}, "spec": {}, "status": {}}
+        client.put_unseen(NODES, {"metadata": {"name": "n1"}, "spec": {}, "status": {}})
         await world.settled(41)
         assert client.names(PODS) == ["a"]
         assert [request.key for request in client.asked("get", NODES)] == ["n1"]
@@ -216,9 +216,9 @@ async def test_a_pod_that_goes_by_itself_meanwhile_is_no_failure(world: World) -
     async with collecting(world) as client:
         client.drop(NODES, "n1")
         await world.settled(10)
-        del client._objects[PODS.plural]["default/a"]
+        client.drop_unseen(PODS, "a")
         successor = pod("b", "n2", uid="another", resourceVersion="99")
-        client._objects[PODS.plural]["default/b"] = successor
+        client.put_unseen(PODS, successor)
         client.put(NODES, node("n2"))
         # The successor is not touched; the copy learns of it, and the work is done again.
         await world.settled(31)

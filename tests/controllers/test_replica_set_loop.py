@@ -207,7 +207,7 @@ async def test_an_owner_that_was_replaced_meanwhile_adopts_nothing(world: World)
         world.client.put(REPLICA_SETS, replica_set("web", 1))
         async with reconciling(world) as client:
             live = replica_set("web", 1, resourceVersion="99", **changed)
-            client._objects[REPLICA_SETS.plural]["default/web"] = live
+            client.put_unseen(REPLICA_SETS, live)
             client.requests.clear()
             client.put(PODS, pod("a", "web"))
             await world.settled()
@@ -314,7 +314,8 @@ async def test_creations_that_never_come_back_are_waited_for_five_minutes(world:
     async with reconciling(world) as client:
         first = client.names(PODS)
         # The pods are lost without a word: no event says that they ever were or went.
-        client._objects[PODS.plural].clear()
+        for name in first:
+            client.drop_unseen(PODS, name)
         assert len(first) == 2
         replaced = replica_set("web", 2)
         replaced["metadata"]["uid"] = "another"
@@ -344,7 +345,7 @@ async def test_a_set_deleted_while_it_is_reported_on_is_no_failure(world: World)
     world.client.put(REPLICA_SETS, replica_set("web", 0))
     async with reconciling(world) as client:
         await world.settled()
-        del client._objects[REPLICA_SETS.plural]["default/web"]
+        client.drop_unseen(REPLICA_SETS, "web")
         client.put(PODS, pod("a", "web", ownerReferences=owned("web")))
         await world.settled(1)
         assert client.asked("patch", REPLICA_SETS)

@@ -15,7 +15,6 @@ from moorage.api.runtime_group import ISOLATION_LABEL, MANAGED_LABEL
 from moorage.controllers.informers import Informers
 from moorage.controllers.runtimeclasses import RuntimeClassController, profile_informer, weakest
 from moorage.runtimes.custom_resources import install_definitions
-from moorage.runtimes.probing import default_classes
 from moorage.runtimes.probing.default_classes import (
     RECORD,
     RECORD_NAMESPACE,
@@ -24,7 +23,9 @@ from moorage.runtimes.probing.default_classes import (
 )
 from moorage.wire.client.resources import CONFIG_MAPS, NODES, RUNTIME_CLASSES, RUNTIME_PROFILES
 from moorage.wire.client.rest import Client
+from tests.clocks import FakeClock
 from tests.controllers.cluster import Cluster, running_cluster
+from tests.controllers.memory import MemoryClient
 
 pytestmark = pytest.mark.slow
 
@@ -83,30 +84,20 @@ async def test_a_handler_whose_name_no_class_can_have_is_left_out(tmp_path: Path
         assert record.data["handlers"].split() == ["Not_A_Name", "runc"]
 
 
-async def test_no_more_handlers_get_classes_than_the_record_can_hold(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(default_classes, "MOST_CLASSES", 3)
+async def test_no_more_handlers_get_classes_than_the_record_can_hold(tmp_path: Path) -> None:
     async with running_cluster(tmp_path) as cluster:
-        assert await create_classes(cluster.client, dict.fromkeys("ab", "")) == ("a", "b")
-        assert await create_classes(cluster.client, dict.fromkeys("abcdef", "")) == ("c",)
-        assert await create_classes(cluster.client, dict.fromkeys("abcdef", "")) == ()
+        assert await create_classes(cluster.client, dict.fromkeys("ab", ""), 3) == ("a", "b")
+        assert await create_classes(cluster.client, dict.fromkeys("abcdef", ""), 3) == ("c",)
+        assert await create_classes(cluster.client, dict.fromkeys("abcdef", ""), 3) == ()
 
 
-async def test_a_record_that_others_change_all_the_time_is_an_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    tries: list[frozenset[str]] = []
-
-    async def lose(_client: object, _record: object, names: set[str]) -> None:
-        tries.append(frozenset(names))
-        raise ConflictError("another was faster")
-
-    monkeypatch.setattr(default_classes, "_write_record", lose)
-    async with running_cluster(tmp_path) as cluster:
-        with pytest.raises(ConflictError, match="changes all the time"):
-            await create_classes(cluster.client, dict.fromkeys(["runc"], ""))
-    assert tries == [{"runc"}] * 5
+async def test_a_record_that_others_change_all_the_time_is_an_error() -> None:
+    client: Any = MemoryClient(FakeClock())
+    client.failures += [("create", CONFIG_MAPS.plural, ConflictError("another was faster"))] * 5
+    with pytest.raises(ConflictError, match="changes all the time"):
+        await create_classes(client, dict.fromkeys(["runc"], ""))
+    tries = client.asked("create", CONFIG_MAPS)
+    assert [request.body["data"]["handlers"] for request in tries] == ["runc"] * 5
 
 
 async def test_classes_and_their_record_are_written_whole(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -19,7 +19,7 @@ from moorage.api.runtime_group import (
 )
 from moorage.controllers.runtimeclasses import profile_informer
 from moorage.controllers.runtimegates import RuntimeGateController
-from moorage.controllers.runtimegates.verdict import Verdicts, judge
+from moorage.controllers.runtimegates.verdict import Verdict, Verdicts, judge
 from moorage.runtimeclass.class_index import ClassIndex
 from moorage.runtimeclass.needs import parse_needs
 from moorage.runtimeclass.placing import hold, require_labels
@@ -63,10 +63,12 @@ def world() -> World:
 
 
 @asynccontextmanager
-async def reconciling(world: World) -> AsyncIterator[MemoryClient]:
+async def reconciling(
+    world: World, judge: Callable[..., Verdict] = judge
+) -> AsyncIterator[MemoryClient]:
     profiles = profile_informer(world.client, world.clock)
     controller = RuntimeGateController(
-        world.client, world.informers, profiles, world.recorder, world.clock
+        world.client, world.informers, profiles, world.recorder, world.clock, judge
     )
     async with world.running(controller.run(), profiles.run()) as client:
         await world.settled(1)
@@ -112,26 +114,23 @@ async def test_a_gate_goes_when_a_node_gains_the_handler(world: World) -> None:
         assert client.writes == []
 
 
-async def test_what_was_written_is_not_said_again_while_the_watch_is_late(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_what_was_written_is_not_said_again_while_the_watch_is_late(world: World) -> None:
     world.client.put(PODS, pod())
     async with reconciling(world) as client:
-        late: list[tuple[Any, str, Json]] = []
-        announce = client._announce
+        late: list[Json] = []
 
-        def hold_back(resource: Any, kind: str, wire: Json) -> None:
-            if resource.plural == "pods" and condition_of(wire) == ("True", "HandlerAvailable"):
-                late.append((resource, kind, wire))
-            else:
-                announce(resource, kind, wire)
+        def is_timely(resource: Any, wire: Json) -> bool:
+            if resource is PODS and condition_of(wire) == ("True", "HandlerAvailable"):
+                late.append(wire)
+                return False
+            return True
 
-        monkeypatch.setattr(client, "_announce", hold_back)
+        client.shows = is_timely
         client.put(NODES, node("a", KATA))
         await world.settled(1)
         assert gates(client) == []
-        for one in late:
-            announce(*one)
+        for wire in late:
+            client.send(PODS, "MODIFIED", wire)
         await world.settled(1)
         said = [reason for _, _, reason, _ in client.events]
         assert said.count("HandlerAvailable") == 1
@@ -267,27 +266,23 @@ async def test_a_pod_that_starts_loses_its_condition_of_a_lack(world: World) -> 
         present = found(client)
         client.drop(PODS, "p")
         present["status"]["phase"] = "Running"
-        client._objects["pods"]["default/p"] = present
+        client.put_unseen(PODS, present)
         await world.settled(1)
         assert condition(client) == ("True", "PodStarted")
 
 
 async def test_what_was_said_of_a_pod_is_not_believed_of_the_next_with_its_name(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: World,
 ) -> None:
     world.client.put(PODS, pod(is_gated=False, nodeName="a"))
     async with reconciling(world) as client:
-        announce = client._announce
-
-        def announce_pending(resource: Any, kind: str, wire: Json) -> None:
-            if resource.plural != "pods" or wire["status"]["phase"] == "Pending":
-                announce(resource, kind, wire)
-
-        monkeypatch.setattr(client, "_announce", announce_pending)
+        client.shows = lambda resource, wire: (
+            resource is not PODS or wire["status"]["phase"] == "Pending"
+        )
         present = found(client)
         client.drop(PODS, "p")
         present["status"]["phase"] = "Running"
-        client._objects["pods"]["default/p"] = present
+        client.put_unseen(PODS, present)
         await world.settled(1)
         assert condition(client) == ("True", "PodStarted")
         client.put(NODES, node("a", KATA))
@@ -350,7 +345,7 @@ async def test_a_pod_that_changed_since_it_was_judged_is_judged_again(world: Wor
 
 
 async def test_a_node_whose_labels_change_all_the_time_has_pods_looked_at_seldom(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: World,
 ) -> None:
     looks = 0
 
@@ -359,9 +354,8 @@ async def test_a_node_whose_labels_change_all_the_time_has_pods_looked_at_seldom
         looks += 1
         return judge(*given, **more)
 
-    monkeypatch.setattr("moorage.controllers.runtimegates.verdict.judge", counting)
     world.client.put(PODS, pod())
-    async with reconciling(world) as client:
+    async with reconciling(world, counting) as client:
         for number in range(100):
             client.put(NODES, node("a", *([handler_label("flips")] if number % 2 else [])))
             await world.settled(0.5)
@@ -374,7 +368,7 @@ async def test_a_node_whose_labels_change_all_the_time_has_pods_looked_at_seldom
 
 @pytest.mark.slow
 async def test_many_pods_that_wait_are_judged_once_for_each_template(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: World,
 ) -> None:
     judged = 0
 
@@ -383,7 +377,6 @@ async def test_many_pods_that_wait_are_judged_once_for_each_template(
         judged += 1
         return judge(*given, **more)
 
-    monkeypatch.setattr("moorage.controllers.runtimegates.verdict.judge", counting)
     count = 900
     for number in range(count):
         world.client.put(PODS, pod(f"p{number}"))
@@ -391,7 +384,7 @@ async def test_many_pods_that_wait_are_judged_once_for_each_template(
     def having(state: tuple[str, str]) -> int:
         return sum(condition_of(one) == state for one in world.client.all(PODS))
 
-    async with reconciling(world) as client:
+    async with reconciling(world, counting) as client:
         while having(("False", "HandlerUnavailable")) < count:
             await world.settled(1)
         assert judged == 1

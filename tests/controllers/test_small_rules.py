@@ -11,7 +11,7 @@ from moorage.api.pods import PodCondition
 from moorage.api.workloads import DeploymentCondition, DeploymentStatus
 from moorage.controllers.deployments import progress
 from moorage.controllers.deployments.revisions import expired_sets
-from moorage.controllers.deployments.rolling import _rounded, resize
+from moorage.controllers.deployments.rolling import resize, round_half_away
 from moorage.controllers.deployments.sets import SetsOf
 from moorage.controllers.pods import is_ready, ready_condition, ready_since
 from moorage.controllers.templates import scaled
@@ -23,7 +23,7 @@ from tests.controllers.objects import NOW, ago, deployment, pod, replica_set
     [(0.0, 0), (0.4, 0), (0.5, 1), (1.5, 2), (2.5, 3), (-0.4, 0), (-0.5, -1), (-1.5, -2), (3.0, 3)],
 )
 def test_halves_go_away_from_zero(value: float, expected: int) -> None:
-    assert _rounded(value) == expected
+    assert round_half_away(value) == expected
 
 
 @pytest.mark.parametrize(

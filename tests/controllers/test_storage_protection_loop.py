@@ -114,7 +114,7 @@ async def test_a_pod_keeps_the_claim_of_its_ephemeral_volume() -> None:
 async def test_a_pod_that_the_copy_lacks_keeps_its_claim() -> None:
     world = World()
     async with world.running(protection_of_claims(world)) as client:
-        client._watchers[PODS.plural].clear()
+        client.shows = lambda resource, _: resource is not PODS
         client.put(PODS, pod())
         client.put(PERSISTENT_VOLUME_CLAIMS, deleted(claim_json(), OF_CLAIMS))
         await world.settled()

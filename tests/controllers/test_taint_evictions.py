@@ -184,9 +184,9 @@ async def test_a_pod_of_the_same_name_that_came_since_stays(world: World) -> Non
     world.client.put(PODS, pod("a", "n1"))
     world.client.put(PODS, pod("gone", "n1"))
     async with evicting(world) as client:
-        del client._objects[PODS.plural]["default/gone"]
+        client.drop_unseen(PODS, "gone")
         successor = pod("a", "n2", uid="another", resourceVersion="99")
-        client._objects[PODS.plural]["default/a"] = successor
+        client.put_unseen(PODS, successor)
         client.put(NODES, node("n1", MINE))
         await world.settled()
         assert client.find(PODS, "a") == successor

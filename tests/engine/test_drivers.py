@@ -62,13 +62,13 @@ def test_a_runtime_with_runcs_command_line(
 ) -> None:
     adapter: Any = drivers.adapter(definition(OCI + more), Path("/usr/bin/crun"))
     assert isinstance(adapter, OciAdapter)
-    runtime = adapter._runtime
+    runtime = adapter.runtime
     assert (runtime.program, runtime.options) == (Path("/usr/bin/crun"), options)
     assert runtime.create_arguments == create
-    assert adapter._conmon.program == Path("/usr/bin/conmon")
-    assert adapter._conmon.exits == PATHS.exits
-    assert adapter._reaper is drivers._reaper
-    assert adapter._scratch == PATHS.scratch
+    assert adapter.conmon.program == Path("/usr/bin/conmon")
+    assert adapter.conmon.exits == PATHS.exits
+    assert adapter.reaper is drivers.reaper
+    assert adapter.scratch == PATHS.scratch
 
 
 @pytest.mark.parametrize("ignores", [True, False])
@@ -78,10 +78,10 @@ def test_gvisor(drivers: Drivers, ignores: bool) -> None:
     assert isinstance(adapter, RunscAdapter)
     ignoring = ("--ignore-cgroups",) if ignores else ()
     flags = (f"--root={PATHS.runtimes}/runsc", "--platform=ptrace", *ignoring)
-    command: Any = adapter._command_line
+    command: Any = adapter.command_line
     assert (command.program, command.options) == (Path("/usr/bin/runsc"), flags)
-    assert adapter._cgroups is (CGROUPS if ignores else None)
-    assert adapter._scratch == PATHS.scratch
+    assert adapter.cgroups is (CGROUPS if ignores else None)
+    assert adapter.scratch == PATHS.scratch
 
 
 def test_a_shim_needs_no_conmon() -> None:

@@ -21,14 +21,14 @@ from moorage.inspect import explain as explain_module
 from moorage.inspect.explain import (
     NodeAnswer,
     PodExplanation,
-    _class_words,
-    _handler_words,
-    _recorded,
-    _remedies,
-    _state_words,
-    _verdict,
+    class_words,
     event_words,
     explain_pod,
+    handler_words,
+    recorded_handler,
+    remedies_of,
+    state_words,
+    verdict_of,
 )
 from moorage.inspect.manifests import Applier, Manifest
 from moorage.node.paths import NodePaths
@@ -78,7 +78,7 @@ def found_for(pod: Pod) -> Explanation:
     ],
 )  # fmt: skip
 def test_verdicts(pod: Pod, events: list[Event], message: str) -> None:
-    assert _verdict(pod, found_for(pod), events) == message
+    assert verdict_of(pod, found_for(pod), events) == message
 
 
 CRASHED = {
@@ -117,8 +117,8 @@ def test_a_container_that_is_stuck_is_named_with_its_reason_and_a_remedy(
     pod = msgspec.structs.replace(
         pod, status=msgspec.structs.replace(pod.status, container_statuses=(status,))
     )
-    assert message in _verdict(pod, found_for(pod), [an_event()])
-    remedies = list(_remedies(pod, found_for(pod), ()))
+    assert message in verdict_of(pod, found_for(pod), [an_event()])
+    remedies = list(remedies_of(pod, found_for(pod), ()))
     assert remedy in remedies[0] if remedy else remedies == []
 
 
@@ -133,9 +133,7 @@ def test_a_container_that_is_stuck_is_named_with_its_reason_and_a_remedy(
     ],
 )
 def test_states_of_containers(state: dict[str, Any], message: str) -> None:
-    assert (
-        _state_words(msgspec.convert({"name": "app", "state": state}, ContainerStatus)) == message
-    )
+    assert state_words(msgspec.convert({"name": "app", "state": state}, ContainerStatus)) == message
 
 
 @pytest.mark.parametrize(
@@ -201,8 +199,8 @@ def test_each_reason_to_wait_has_its_remedy(reason: str, remedy: str | None) -> 
         changed = msgspec.structs.replace(pod.status, **statuses)
         waiting = msgspec.structs.replace(pod, status=changed)
         wanted = [] if remedy is None else [remedy]
-        assert list(_remedies(waiting, found_for(waiting), ())) == wanted
-        is_stuck = f"container app waits ({reason})" in _verdict(waiting, found_for(waiting), [])
+        assert list(remedies_of(waiting, found_for(waiting), ())) == wanted
+        is_stuck = f"container app waits ({reason})" in verdict_of(waiting, found_for(waiting), [])
         assert is_stuck is (remedy is not None)
 
 
@@ -217,7 +215,7 @@ def test_each_reason_to_wait_has_its_remedy(reason: str, remedy: str | None) -> 
 def test_the_class_of_a_pod(name: str | None, exists: bool, message: str) -> None:
     spec = {"runtimeClassName": name} if name else {}
     pod = msgspec.convert({"metadata": {"name": "web"}, "spec": spec}, Pod)
-    assert _class_words(pod, RuntimeClass(handler="kata") if exists else None) == message
+    assert class_words(pod, RuntimeClass(handler="kata") if exists else None) == message
 
 
 def handler_of(name: str | None) -> Explanation:
@@ -240,7 +238,7 @@ def handler_of(name: str | None) -> Explanation:
     ],
 )  # fmt: skip
 def test_the_handler_of_a_pod(handler: str | None, recorded: str | None, message: str) -> None:
-    assert _handler_words(handler_of(handler), recorded) == message
+    assert handler_words(handler_of(handler), recorded) == message
 
 
 @pytest.mark.parametrize(
@@ -254,7 +252,7 @@ def test_the_handler_of_a_pod(handler: str | None, recorded: str | None, message
 def test_a_running_pod_is_shown_with_the_recorded_handler(
     recorded: str | None, message: str
 ) -> None:
-    assert _verdict(a_pod("Ready", "n1"), handler_of("kata"), [], recorded) == message
+    assert verdict_of(a_pod("Ready", "n1"), handler_of("kata"), [], recorded) == message
 
 
 @pytest.mark.parametrize(
@@ -279,10 +277,10 @@ def test_remedies_for_a_pod_without_a_node(local: list[str], remedies: list[str]
     ]
     objection = Objection("NodeName", ("no",), "", "buy one")
     explanation = Explanation("0/1 nodes", None, "kata", (NodeVerdict("n1", (objection,)),))
-    assert list(_remedies(a_pod(), explanation, handlers)) == remedies
+    assert list(remedies_of(a_pod(), explanation, handlers)) == remedies
     blocked = Explanation("blocked", objection, "kata", (NodeVerdict("n1", (objection,)),))
-    assert list(_remedies(a_pod(), blocked, handlers)) == ["buy one"]
-    assert list(_remedies(a_pod(node="n1"), blocked, handlers)) == []
+    assert list(remedies_of(a_pod(), blocked, handlers)) == ["buy one"]
+    assert list(remedies_of(a_pod(node="n1"), blocked, handlers)) == []
 
 
 async def test_a_record_is_read_only_for_a_pod_with_a_node() -> None:
@@ -300,11 +298,11 @@ async def test_a_record_is_read_only_for_a_pod_with_a_node() -> None:
     outcomes: list[Any] = [HandlerRecord("kata", "runc"), None, PermissionError(13, "no")]
     for outcome, recorded in zip(outcomes, ["runc", None, None], strict=True):
         records: Any = Records(outcome)
-        assert await _recorded(records, a_pod(node="n1", uid="u1")) == recorded
+        assert await recorded_handler(records, a_pod(node="n1", uid="u1")) == recorded
         assert records.uids == ["u1"]
-        assert await _recorded(records, a_pod(uid="u1")) is None
+        assert await recorded_handler(records, a_pod(uid="u1")) is None
         assert records.uids == ["u1"]
-    assert await _recorded(None, a_pod(node="n1")) is None
+    assert await recorded_handler(None, a_pod(node="n1")) is None
 
 
 async def test_a_pod_without_a_node_is_explained(tmp_path: Path) -> None:

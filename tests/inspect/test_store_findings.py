@@ -4,14 +4,12 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
-
-import pytest
+from typing import Any
 
 from moorage.apiserver.registry.deletion import UNREAD_OPTION
 from moorage.apiserver.storage import SqliteStore
 from moorage.cluster.host.findings import Finding, State
 from moorage.cluster.layout import Layout
-from moorage.inspect import store_findings
 from moorage.inspect.store_findings import examine_store
 
 
@@ -41,29 +39,25 @@ async def test_a_store_that_is_gone_is_a_problem(tmp_path: Path) -> None:
     assert "is gone" in finding.meaning
 
 
-def test_a_store_that_cannot_be_read_is_a_warning(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_store_that_cannot_be_read_is_a_warning(tmp_path: Path) -> None:
     layout = Layout(tmp_path)
 
-    def refuse(path: Path) -> None:
+    def refuse(path: Path) -> Any:
         raise PermissionError(13, "Permission denied", str(path))
 
-    monkeypatch.setattr(store_findings, "inspect", refuse)
     meaning = f"{layout.database} cannot be read, or is empty"
-    assert examine_store(layout) == (
+    assert examine_store(layout, refuse) == (
         Finding("store", State.WARNING, meaning, "run as root: sudo moor …"),
     )
 
 
-def test_each_damage_and_complaint_is_a_finding(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    inspection = SimpleNamespace(rows=7, damage=("a is damaged", "b is damaged"), complaints=("c",))
-    monkeypatch.setattr(store_findings, "inspect", lambda _: inspection)
+def test_each_damage_and_complaint_is_a_finding(tmp_path: Path) -> None:
+    inspection: Any = SimpleNamespace(
+        rows=7, damage=("a is damaged", "b is damaged"), complaints=("c",)
+    )
     restore = "moor down --keep-pods, put a copy of the db directory back, moor up --accept-loss"
     remove = f"the same, or DELETE the object with ?{UNREAD_OPTION}=true"
-    assert examine_store(Layout(tmp_path)) == (
+    assert examine_store(Layout(tmp_path), lambda _: inspection) == (
         Finding("store", State.WARNING, "a is damaged", remove),
         Finding("store", State.WARNING, "b is damaged", remove),
         Finding("store", State.WARNING, "SQLite: c", restore),

@@ -6,7 +6,7 @@ import errno
 import os
 import subprocess
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 
@@ -15,9 +15,11 @@ from moorage.linux.cgroup_control import (
     CgroupError,
     enter_cpu_cgroup,
     has_cgroup,
+    hold_processes,
     kill_processes,
     make_cgroup,
     make_cpu_cgroup,
+    pass_down,
     process_ids,
     remove_cgroup,
     remove_if_empty,
@@ -230,35 +232,39 @@ def test_a_refusal_names_what_was_wanted(tmp_path: Path, monkeypatch: pytest.Mon
 class Held:
     """A process that is held."""
 
-    held: ClassVar[list[Held]] = []
-
     def __init__(self, pid: int) -> None:
-        if pid == 3:
-            raise ProcessLookupError(pid)
         self.pid = pid
         self.is_closed = False
-        Held.held.append(self)
 
     def close(self) -> None:
         self.is_closed = True
 
 
+class Holding:
+    """What holds processes, and those that it has held; process 3 has gone."""
+
+    def __init__(self) -> None:
+        self.held: list[Held] = []
+
+    def __call__(self, pid: int) -> Any:
+        if pid == 3:
+            raise ProcessLookupError(pid)
+        self.held.append(Held(pid))
+        return self.held[-1]
+
+
 @pytest.mark.parametrize(("members", "kept"), [({1, 2}, [1, 2]), ({2, 4}, [2]), (set(), [])])
 def test_only_processes_that_are_still_in_it_are_held(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, members: set[int], kept: list[int]
+    tmp_path: Path, members: set[int], kept: list[int]
 ) -> None:
     looks = [frozenset({1, 2, 3}), frozenset(members)]
-    monkeypatch.setattr(Held, "held", [])
-    monkeypatch.setattr(cgroup_control, "Process", Held)
-    monkeypatch.setattr(cgroup_control, "process_ids", lambda *_: looks.pop(0))
-    held = cgroup_control._hold(trees.v1(tmp_path), "/pods")
+    holding = Holding()
+    held = hold_processes(trees.v1(tmp_path), "/pods", holding, lambda *_: looks.pop(0))
     assert [handle.pid for handle in held] == kept
-    assert [handle.pid for handle in Held.held if not handle.is_closed] == kept
+    assert [handle.pid for handle in holding.held if not handle.is_closed] == kept
 
 
-def test_nothing_stays_held_when_the_cgroup_cannot_be_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nothing_stays_held_when_the_cgroup_cannot_be_read(tmp_path: Path) -> None:
     looks: list[Any] = [frozenset({1, 2})]
 
     def look(*_: object) -> Any:
@@ -266,12 +272,10 @@ def test_nothing_stays_held_when_the_cgroup_cannot_be_read(
             return looks.pop()
         raise OSError(errno.EIO, "broken")
 
-    monkeypatch.setattr(Held, "held", [])
-    monkeypatch.setattr(cgroup_control, "Process", Held)
-    monkeypatch.setattr(cgroup_control, "process_ids", look)
+    holding = Holding()
     with pytest.raises(OSError, match="broken"):
-        cgroup_control._hold(trees.v1(tmp_path), "/pods")
-    assert [handle.is_closed for handle in Held.held] == [True, True]
+        hold_processes(trees.v1(tmp_path), "/pods", holding, look)
+    assert [handle.is_closed for handle in holding.held] == [True, True]
 
 
 def test_a_controller_that_is_kept_back_costs_no_other(
@@ -294,18 +298,15 @@ def test_a_controller_that_is_kept_back_costs_no_other(
             raise OSError(errno.EINVAL, "refused")
         return whole(file, text)
 
-    monkeypatch.setattr(cgroup_control, "_write", put)
     monkeypatch.setattr(Path, "write_text", write_text)
-    cgroup_control._pass_down(tmp_path)
+    pass_down(tmp_path, put)
     assert asked == ["+cpu +memory", "+cpu", "+memory"]
     refused.add("+memory")
     with pytest.raises(OSError, match="refused"):
-        cgroup_control._pass_down(tmp_path)
+        pass_down(tmp_path, put)
 
 
-def test_a_cgroup_whose_processes_cannot_be_read_is_left_out(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_cgroup_whose_processes_cannot_be_read_is_left_out(tmp_path: Path) -> None:
     for name in ("a", "b"):
         trees.write(tmp_path / name, {"cgroup.procs": "5\n0\n"})
     (tmp_path / "c").mkdir()
@@ -317,8 +318,7 @@ def test_a_cgroup_whose_processes_cannot_be_read_is_left_out(
             raise OSError(errno.EOPNOTSUPP, "threads only")
         return "6\n0\n"
 
-    monkeypatch.setattr(cgroup_control, "read_text", read)
-    assert list(cgroup_control.process_ids_below(tmp_path)) == [6]
+    assert list(cgroup_control.process_ids_below(tmp_path, read)) == [6]
     assert list(cgroup_control.process_ids_below(tmp_path / "none")) == []
 
 
@@ -411,9 +411,7 @@ def test_users_in_containers_may_read_their_figures_whatever_the_umask(tmp_path:
         assert (tmp_path / directory).stat().st_mode & 0o777 == 0o755
 
 
-def test_processes_stand_still_while_they_are_killed_and_not_longer(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_processes_stand_still_while_they_are_killed_and_not_longer(tmp_path: Path) -> None:
     """Those of a version 1 cgroup that was frozen before too, or they could not die."""
     cgroups = trees.v1(tmp_path)
     directory = tmp_path / "freezer/pods/a"
@@ -425,8 +423,7 @@ def test_processes_stand_still_while_they_are_killed_and_not_longer(
         states.append((directory / "freezer.state").read_text())
         return ()
 
-    monkeypatch.setattr(cgroup_control, "_hold", hold)
-    kill_processes(cgroups, trees.POD)
+    kill_processes(cgroups, trees.POD, hold)
     assert states == ["FROZEN"]
     # A file of a test keeps the end of a longer value that was there.
     assert (directory / "freezer.state").read_text() == "THAWED"

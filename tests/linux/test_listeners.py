@@ -11,8 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from moorage.linux import listeners as module
-from moorage.linux.listeners import _address, _target, is_listening, listener_of, tcp_listeners
+from moorage.linux.listeners import (
+    _target,
+    is_listening,
+    listener_of,
+    parse_address,
+    tcp_listeners,
+)
 
 LOOPBACK, ANY = IPv4Address("127.0.0.1"), IPv4Address("0.0.0.0")
 LISTENS = """
@@ -68,7 +73,7 @@ def test_closed_sockets_are_not_listed() -> None:
     ],
 )
 def test_addresses_are_those_that_ipv4_reaches(digits: str, address: IPv4Address | None) -> None:
-    assert _address(digits) == address
+    assert parse_address(digits) == address
 
 
 def test_a_socket_of_both_families_takes_ipv4_too() -> None:
@@ -94,17 +99,14 @@ def test_a_descriptor_that_is_closed_meanwhile_is_no_socket(tmp_path: Path) -> N
     assert _target(tmp_path / "absent") == ""
 
 
-def test_a_listener_that_accepts_nothing_is_not_waited_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "_TIMEOUT_S", 0.05)
+def test_a_listener_that_accepts_nothing_is_not_waited_for(tmp_path: Path) -> None:
     path = tmp_path / "s"
     with socket.socket(socket.AF_UNIX) as server, socket.socket(socket.AF_UNIX) as client:
         server.bind(str(path))
         server.listen(0)
         client.connect(str(path))
         with pytest.raises(OSError, match=r"timed out|temporarily unavailable"):
-            listener_of(path)
+            listener_of(path, 0.05)
 
 
 def test_ports_of_programs_are_known_by_address_and_protocol() -> None:

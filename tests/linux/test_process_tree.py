@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from moorage.linux import process as process_tree
 from moorage.linux.process import descendants, held, processes_of
 from tests.running import until
 
@@ -71,11 +70,7 @@ def test_arguments_that_are_no_text_hide_no_process() -> None:
                 process.kill()
 
 
-def test_a_table_that_changes_while_it_is_read_has_no_circle(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_table_that_changes_while_it_is_read_has_no_circle() -> None:
     """A process ID that is used again meanwhile can make a process its own ancestor."""
     parents = {1: 0, 2: 4, 3: 2, 4: 3}
-    monkeypatch.setattr(process_tree, "all_pids", lambda: list(parents))
-    monkeypatch.setattr(process_tree, "parent", parents.get)
-    assert descendants([2]) == [2, 3, 4]
+    assert descendants([2], lambda: list(parents), parents.get) == [2, 3, 4]

@@ -11,11 +11,10 @@ import grpc
 import pytest
 
 from moorage.linux.cgroups import Cgroups, Layout
-from moorage.node.agent import _Agent
+from moorage.node.agent import Agent
 from moorage.node.machine.facts import MachineFacts
 from moorage.node.machine.machine import Machine
 from moorage.node.options import NodeOptions, ServerOptions
-from moorage.node.pods.pod_network import OpenNetwork
 from moorage.wire.cri import CriError
 from tests.clocks import FakeClock, settle
 from tests.node.objects import a_node
@@ -34,7 +33,7 @@ def facts() -> MachineFacts:
     )  # fmt: skip
 
 
-def an_agent(**options: Any) -> _Agent:
+def an_agent(clock: Any = None, serve: Any = None, **options: Any) -> Agent:
     defaults: dict[str, Any] = {
         "name": "n1", "root_dir": ROOT, "pod_logs_dir": ROOT / "logs", "node_ip": "192.0.2.9",
         "container_logs_dir": ROOT / "flat", "seccomp_default": True,
@@ -42,12 +41,11 @@ def an_agent(**options: Any) -> _Agent:
     stand_ins: list[Any] = [SimpleNamespace(name=name) for name in ("client", "cri", "http")]
     client, cri, http = stand_ins
     machine = Machine(facts=facts(), cgroups=Cgroups(Layout.ABSENT), mounter=FakeMounter())
-    network = OpenNetwork()
-    clock: Any = FakeClock()
-    changed = asyncio.Event()
-    return _Agent(
-        client, cri, NodeOptions(**defaults), clock, machine, http, _read, changed, network
-    )
+    more = {"serve": serve} if serve else {}
+    return Agent(
+        client, cri, NodeOptions(**defaults), clock or FakeClock(), machine, http, _read,
+        asyncio.Event(), **more,
+    )  # fmt: skip
 
 
 async def _read(_status: object) -> tuple[()]:
@@ -75,10 +73,10 @@ async def test_what_each_part_is_given() -> None:
     shared = {id(value): name.lstrip("_") for name, value in _attributes(agent).items()
               if not isinstance(value, str | int | float | tuple)}  # fmt: skip
     parts = {name.lstrip("_"): value for name, value in _attributes(agent).items()}
-    for name, value in _attributes(agent._context).items():
+    for name, value in _attributes(agent.context).items():
         shared.setdefault(id(value), f"context {name}")
         parts.setdefault(f"context {name}", value)
-    parts |= {f"keeper {type(keeper).__name__}": keeper for keeper in agent._keepers()}
+    parts |= {f"keeper {type(keeper).__name__}": keeper for keeper in agent.keepers()}
     table = {
         f"{part} {name}": description
         for part, part_object in parts.items()
@@ -114,25 +112,25 @@ class Part:
 
 @pytest.mark.parametrize("has_server", [True, False])
 async def test_pods_are_run_once_the_engine_the_api_and_the_node_are_known(
-    monkeypatch: pytest.MonkeyPatch, has_server: bool
+    has_server: bool,
 ) -> None:
     steps: list[str] = []
     server = ServerOptions(certificate_file=ROOT, key_file=ROOT, client_ca_file=ROOT)
-    agent: Any = an_agent(server=server if has_server else None)
-    names = ("recorder", "health", "observer", "pods", "classes", "services", "node", "lease",
-             "nodes", "pod_manager", "qos_tree", "pressure_keeper")  # fmt: skip
-    for name in names:
-        setattr(agent, f"_{name}", Part(steps, name))
 
     async def serve(*_: object) -> None:
         steps.append("server")
 
+    agent: Any = an_agent(serve=serve, server=server if has_server else None)
+    names = ("recorder", "health", "observer", "pods", "classes", "services", "node", "lease",
+             "nodes", "pod_manager", "qos_tree", "pressure_keeper")  # fmt: skip
+    for name in names:
+        setattr(agent, name if name == "node" else f"_{name}", Part(steps, name))
+
     async def recover() -> None:
         steps.append("recover")
 
-    monkeypatch.setattr("moorage.node.agent.serve", serve)
-    agent._recover_pulls = recover
-    agent._keepers = lambda: (Part(steps, "keeper"),)
+    agent.recover_pulls = recover
+    agent.keepers = lambda: (Part(steps, "keeper"),)
     running = asyncio.ensure_future(agent.run())
     await settle(50)
     running.cancel()
@@ -157,25 +155,26 @@ async def test_failed_pull_recovery_does_not_delay_pods() -> None:
         steps.append("recover")
         raise CriError("m", grpc.StatusCode.UNAVAILABLE, "away")
 
-    agent._pull_records = SimpleNamespace(load=lambda: steps.append("load"))
-    object.__setattr__(agent, "_context", SimpleNamespace(images=SimpleNamespace(recover=recover)))
-    await agent._recover_pulls()
+    agent.pull_records = SimpleNamespace(load=lambda: steps.append("load"))
+    object.__setattr__(agent, "context", SimpleNamespace(images=SimpleNamespace(recover=recover)))
+    await agent.recover_pulls()
     assert steps == ["load", "recover"]
 
 
 async def test_the_node_is_seen_and_objects_are_forgotten() -> None:
-    agent: Any = an_agent()
+    clock = FakeClock()
+    agent: Any = an_agent(clock)
     steps: list[Any] = []
-    agent._node = SimpleNamespace(seen=steps.append)
+    agent.node = SimpleNamespace(seen=steps.append)
     node = a_node()
-    agent._on_node(node, None)
-    agent._on_node(None, node)
+    agent.see_node(node, None)
+    agent.see_node(None, node)
     assert steps == [node]
-    agent._objects = SimpleNamespace(forget_unused=lambda: steps.append("forgotten"))
-    running = asyncio.ensure_future(agent._housekeep())
+    agent.objects = SimpleNamespace(forget_unused=lambda: steps.append("forgotten"))
+    running = asyncio.ensure_future(agent.housekeep())
     await settle()
     assert steps == [node]
-    agent._clock.advance(agent._clock.next_s)
+    clock.advance(clock.next_s or 0)
     await settle()
     running.cancel()
     assert steps == [node, "forgotten"]

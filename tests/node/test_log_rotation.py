@@ -183,18 +183,18 @@ def test_file_being_compressed_is_no_piece_and_is_removed_with_the_log(tmp_path:
         (tmp_path / name).touch()
     pieces = log_rotation.pieces_of(tmp_path / "0.log")
     assert [piece.name for piece in pieces] == ["0.log.20260101.gz", "0.log.20260102"]
-    log_rotation._remove_pieces(tmp_path / "0.log")
+    log_rotation.remove_pieces(tmp_path / "0.log")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["1.log", "x"]
 
 
 def test_the_size_of_a_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "0.log"
-    assert log_rotation._size(path) is None
+    assert log_rotation.size_of(path) is None
     path.write_bytes(b"abc")
-    assert log_rotation._size(path) == 3
+    assert log_rotation.size_of(path) == 3
 
     def refuse(_path: Path) -> None:
         raise OSError(5, "broken")
 
     monkeypatch.setattr(Path, "stat", refuse)
-    assert log_rotation._size(path) == 0
+    assert log_rotation.size_of(path) == 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import msgspec
@@ -33,7 +33,8 @@ class FakeClient:
     """Stores typed objects, notifies watchers, and keeps what was written for the test to see.
 
     `refused` are names of pods whose binding fails once; bindings of those in `slow` do not end,
-    and are in `waiting` once begun. Deletions of those in `undeletable` fail once. With
+    and are in `waiting` once begun. `races` are called before the next patches of volumes and
+    claims, each once. Deletions of those in `undeletable` fail once. With
     `keeps_victims`, deleted pods stay until the test removes them.
     """
 
@@ -50,6 +51,7 @@ class FakeClient:
         self.keeps_victims = False
         self.undeletable: set[str] = set()
         self.deleted: list[str] = []
+        self.races: list[Callable[[], None]] = []
 
     # what the test does
 
@@ -59,6 +61,13 @@ class FakeClient:
 
     def remove(self, obj: Object) -> None:
         self._remove(_resource_of(obj), object_key(obj.metadata))  # type: ignore[attr-defined]
+
+    def find(self, resource: Resource[Any], key: str) -> Any:
+        """Return an object by its namespace and name. Raises KeyError."""
+        return self._objects[resource.plural][key]
+
+    def all(self, resource: Resource[Any]) -> list[Any]:
+        return list(self._objects[resource.plural].values())
 
     def pod(self, name: str) -> Pod:
         result: Pod = self._objects[PODS.plural][f"default/{name}"]
@@ -189,6 +198,8 @@ class FakeClient:
 
     def _patch_storage(self, resource: Resource[Any], name: str, patch: Any, namespace: str) -> Any:
         """Merge annotations and specification, as the revision that the patch names allows."""
+        if self.races:
+            self.races.pop(0)()
         self.patches.append((name, patch))
         obj = self._objects[resource.plural].get(f"{namespace}/{name}" if namespace else name)
         if obj is None:

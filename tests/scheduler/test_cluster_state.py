@@ -112,7 +112,8 @@ def test_changes_are_known_back_to_the_last_forgetting() -> None:
     for number in range(100):
         state.set_node(a_node(f"x{number}"))
         state.remove_node(f"x{number}")
-    forgotten = state._forgotten_before
+    generations = range(state.generation + 1)
+    forgotten = next(g for g in generations if state.changed_since(g) is not None)
     assert forgotten > 0
     known = state.changed_since(forgotten)
     assert known is not None

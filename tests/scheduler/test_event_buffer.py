@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from moorage.api.meta import ObjectReference
-from moorage.scheduler import event_buffer
 from moorage.scheduler.event_buffer import EventBuffer
 from tests.clocks import settle
 
@@ -34,15 +33,11 @@ class FakeRecorder:
 
 @pytest.mark.parametrize(("count", "dropped"), [(3, 0), (LIMIT, 0), (LIMIT + 2, 2)])
 async def test_events_reach_the_recorder_in_order(
-    count: int,
-    dropped: int,
-    caplog: pytest.LogCaptureFixture,
-    monkeypatch: pytest.MonkeyPatch,
+    count: int, dropped: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(event_buffer, "_LIMIT", LIMIT)
     recorder = FakeRecorder()
     untyped: Any = recorder
-    announcer = EventBuffer(untyped)
+    announcer = EventBuffer(untyped, LIMIT)
     for number in range(count):
         announcer.announce(ObjectReference(name=f"p{number}"), "Normal", "R", f"m{number}")
     with caplog.at_level(logging.WARNING):

@@ -21,8 +21,8 @@ from moorage.wire.client.resources import (
     RUNTIME_CLASSES,
     STORAGE_CLASSES,
 )
-from moorage.wire.client.rest import Client
-from tests.clocks import FakeClock
+from moorage.wire.client.rest import Client, UnreachableError
+from tests.clocks import FakeClock, settle
 from tests.scheduler.fake_client import FakeClient
 from tests.scheduler.objects import a_class, a_node, a_pod, anti_affinity, pod_affinity
 
@@ -259,17 +259,30 @@ async def test_room_kept_in_vain_is_given_to_others() -> None:
         assert await client.until_bound("next") == "n1"
 
 
-def test_informers_list_what_the_scheduler_decides_by() -> None:
-    client, clock = cast("Client", a_client()), FakeClock()
+async def test_informers_list_what_the_scheduler_decides_by() -> None:
+    listed: list[tuple[Any, str]] = []
+
+    class Refusing:
+        async def pages(self, resource: Any, *_: Any, field_selector: str, **__: Any) -> Any:
+            listed.append((resource, field_selector))
+            raise UnreachableError("not now")
+            yield
+
+    client, clock = cast("Client", Refusing()), FakeClock()
     informers = SchedulerInformers.of(client, clock)
-    assert [informer.resource for informer in informers.all] == [
-        NAMESPACES, RUNTIME_CLASSES, POD_DISRUPTION_BUDGETS, STORAGE_CLASSES, PERSISTENT_VOLUMES,
-        PERSISTENT_VOLUME_CLAIMS, TRIMMED_NODES, TRIMMED_PODS,
-    ]  # fmt: skip
-    assert {id(informer._clock) for informer in informers.all} == {id(clock)}
-    assert {id(informer._client) for informer in informers.all} == {id(client)}
+    running = [asyncio.create_task(informer.run()) for informer in informers.all]
+    await settle(20)
     ended = "status.phase!=Succeeded,status.phase!=Failed"
-    assert [informer._field_selector for informer in informers.all] == [*[""] * 7, ended]
+    lists = [*((resource, "") for resource in (
+        NAMESPACES, RUNTIME_CLASSES, POD_DISRUPTION_BUDGETS, STORAGE_CLASSES, PERSISTENT_VOLUMES,
+        PERSISTENT_VOLUME_CLAIMS, TRIMMED_NODES)), (TRIMMED_PODS, ended)]  # fmt: skip
+    assert listed == lists
+    clock.advance(1)
+    await settle(20)
+    assert [listed.count(one) for one in lists] == [2] * 8, "all go by the given clock"
+    for task in running:
+        task.cancel()
+    await asyncio.wait(running)
 
 
 async def test_informers_can_be_shared() -> None:

@@ -12,13 +12,15 @@ import pytest
 
 from moorage.api.meta import ObjectMeta
 from moorage.api.names import Namespace
+from moorage.api.nodes import Node
 from moorage.api.pods import Pod
+from moorage.api.runtime_group import RuntimeClass
 from moorage.scheduler.loop import Scheduler
 from moorage.scheduler.options import SchedulerOptions
 from moorage.scheduler.preemption import Preemption
 from moorage.scheduler.queue import Place
 from moorage.scheduler.volume_binding import VolumeBinder
-from tests.clocks import FakeClock
+from tests.clocks import FakeClock, settle
 from tests.scheduler.objects import a_class, a_node, a_pod, anti_affinity, pod_affinity
 
 
@@ -47,31 +49,62 @@ class Hand:
         self.evicted.append((pod.metadata.name, preemption, on_failure))
 
 
+INFORMERS = (
+    "namespaces", "runtime_classes", "disruption_budgets", "storage_classes", "volumes", "claims",
+    "nodes", "pods",
+)  # fmt: skip
+INFORMER_OF: dict[type[Any], str] = {
+    Namespace: "namespaces",
+    RuntimeClass: "runtime_classes",
+    Node: "nodes",
+    Pod: "pods",
+}
+
+
+async def room() -> None: ...
+
+
+class FakeInformer:
+    """An informer that shows what the test has it show."""
+
+    def __init__(self) -> None:
+        self.notify: Callable[[Any, Any], None] = lambda *_: None
+
+    def get(self, _name: str) -> None:
+        return None
+
+    def add_handler(self, handler: Callable[[Any, Any], None]) -> None:
+        self.notify = handler
+
+    async def wait_synced(self) -> None: ...
+
+
 class Bench:
     """A scheduler that does nothing by itself."""
 
     def __init__(self, *objects: Any) -> None:
         self.hand = Hand()
         self.clock = FakeClock()
-        self.classes: dict[str, Any] = {}
-        informers: Any = SimpleNamespace(runtime_classes=SimpleNamespace(get=self.classes.get))
+        self.informers = SimpleNamespace(all=(), **{name: FakeInformer() for name in INFORMERS})
+        informers: Any = self.informers
         hand: Any = self.hand
-        calls: Any = None
+        calls: Any = SimpleNamespace(room=room)
         binder = VolumeBinder(calls, self.clock, longest_wait_s=600.0)
         self.scheduler = Scheduler(informers, hand, binder, calls, SchedulerOptions(), self.clock)
-        self.state = self.scheduler._state
-        self.queue = self.scheduler._queue
+        self.state = self.scheduler.state
+        self.queue = self.scheduler.queue
+        self.scheduler.follow()
         for obj in objects:
             self.put(obj)
 
     def put(self, obj: Any, before: Any = None) -> None:
-        on = self.scheduler._on_pod if isinstance(obj or before, Pod) else self.scheduler._on_node
-        on(before, obj)
+        informer = INFORMER_OF[type(obj or before)]
+        getattr(self.informers, informer).notify(before, obj)
 
     def attempt(self) -> None:
         """Try every pod that is active."""
-        while (entry := self.queue.take()) is not None:
-            self.scheduler._attempt(entry, cast("asyncio.TaskGroup", None))
+        while self.scheduler.schedule_one(cast("asyncio.TaskGroup", None)):
+            pass
 
     def place(self, name: str) -> Place | None:
         entry = self.queue.get(f"default/{name}")
@@ -139,7 +172,7 @@ def test_a_pod_without_room_is_woken_by_room(event: str, is_woken: bool) -> None
     elif event == "node heartbeat":
         bench.put(a_node("n1", cpu="2"), node)
     elif event == "class":
-        bench.scheduler._on_class(None, a_class("kata"))
+        bench.put(a_class("kata"))
     else:
         bench.put(a_pod("new", node="n2"))
     assert bench.place("a") is (Place.BACKOFF if is_woken else Place.PARKED)
@@ -158,7 +191,7 @@ def test_a_pod_without_room_is_woken_by_room(event: str, is_woken: bool) -> None
 def test_classes_wake_their_pods(before: Any, after: Any, is_woken: bool) -> None:
     bench = Bench(a_node("n1"), a_pod("a", runtimeClassName="kata"))
     bench.attempt()
-    bench.scheduler._on_class(before, after)
+    bench.put(after, before)
     assert bench.place("a") is (Place.BACKOFF if is_woken else Place.PARKED)
 
 
@@ -166,13 +199,13 @@ def test_namespaces_wake_those_that_look_at_their_labels() -> None:
     bench = Bench(a_node("n1"), a_pod("a", affinity=NEAR), a_pod("b", cpu="99"))
     bench.attempt()
     space = Namespace(metadata=ObjectMeta(name="x", labels={"a": "b"}))
-    bench.scheduler._on_namespace(None, space)
+    bench.put(space)
     assert (bench.place("a"), bench.place("b")) == (Place.BACKOFF, Place.PARKED)
     assert bench.state.namespace_labels("x") == {"a": "b"}
     bench.attempt()
-    bench.scheduler._on_namespace(space, space)
+    bench.put(space, space)
     assert bench.place("a") is Place.PARKED
-    bench.scheduler._on_namespace(space, None)
+    bench.put(None, space)
     assert bench.place("a") is Place.BACKOFF
     assert bench.state.namespace_labels("x") == {}
 
@@ -309,15 +342,11 @@ def test_pods_that_others_keep_away_are_woken_by_those_that_leave_their_node() -
 
 
 async def test_others_have_a_turn_after_some_decisions() -> None:
-    bench = Bench(*(a_pod(f"p{number}") for number in range(40)))
-
-    async def room() -> None: ...
-
-    calls: Any = SimpleNamespace(room=room)
-    bench.scheduler._calls = calls
-    deciding = asyncio.create_task(
-        bench.scheduler._decide_for_ever(cast("asyncio.TaskGroup", None))
-    )
+    bench = Bench()
+    deciding = asyncio.create_task(bench.scheduler.run())
+    await settle(5)
+    for number in range(40):
+        bench.put(a_pod(f"p{number}"))
     tried = []
     for _ in range(4):
         await asyncio.sleep(0)

@@ -19,12 +19,12 @@ NAME = "default/data"
 
 
 def claim_of(client: FakeClient) -> PersistentVolumeClaim:
-    claim: PersistentVolumeClaim = client._objects[PERSISTENT_VOLUME_CLAIMS.plural][NAME]
+    claim: PersistentVolumeClaim = client.find(PERSISTENT_VOLUME_CLAIMS, NAME)
     return claim
 
 
 def volume_of(client: FakeClient) -> PersistentVolume:
-    volume: PersistentVolume = client._objects[PERSISTENT_VOLUMES.plural]["pv"]
+    volume: PersistentVolume = client.find(PERSISTENT_VOLUMES, "pv")
     return volume
 
 
@@ -83,14 +83,7 @@ async def test_a_provisioner_that_gives_up_has_the_pod_scheduled_again() -> None
 async def test_a_volume_that_another_took_meanwhile_is_not_taken() -> None:
     volume, claim = a_volume(storage_class="late"), a_claim(storage_class="late")
     client = a_client(a_node("n1"), STATIC, volume, claim)
-    real = client._patch_storage
-
-    def refused(*arguments: Any) -> Any:
-        client._patch_storage = real  # type: ignore[method-assign]
-        client.put(a_volume(storage_class="late", size="2Gi"))
-        return real(*arguments)
-
-    client._patch_storage = refused  # type: ignore[assignment,method-assign]
+    client.races.append(lambda: client.put(a_volume(storage_class="late", size="2Gi")))
     async with scheduling(client):
         client.put(using("data"))
         message = await client.until_event("p", "FailedScheduling")
@@ -105,7 +98,7 @@ async def test_two_pods_never_share_what_one_of_them_gets() -> None:
     async with scheduling(a_client(a_node("n1"), STATIC, *claims, *volumes, *pods)) as client:
 
         def given() -> list[str]:
-            stored = client._objects[PERSISTENT_VOLUMES.plural].values()
+            stored = client.all(PERSISTENT_VOLUMES)
             return sorted(v.spec.claim_ref.name for v in stored if v.spec.claim_ref)
 
         await client.until(lambda: len(given()) == 2)

@@ -197,7 +197,7 @@ def test_a_tenth_of_the_nodes_is_tried_and_a_hundred_at_least(nodes: int, tried:
     state = a_cluster(*objects)
     pod = important(cpu="2")
     query = QueryCache().of_waiting(pod, lambda _: None)
-    result, failed = preemption._dry_run(
+    result, failed = preemption.dry_run(
         pod, query, state, None, list(state.nodes), random.Random(1)
     )
     assert (len(result), failed) == (tried, [])
@@ -213,11 +213,11 @@ def test_a_preemption_begins_at_any_node() -> None:
     pod = important(cpu="1")
     query = QueryCache().of_waiting(pod, lambda _: None)
     firsts = {
-        preemption._dry_run(pod, query, state, None, names, random.Random(seed))[0][0].node_name
+        preemption.dry_run(pod, query, state, None, names, random.Random(seed))[0][0].node_name
         for seed in range(5)
     }
     assert len(firsts) > 1
-    last = preemption._dry_run(pod, query, state, None, names, FixedRandom(299))[0]
+    last = preemption.dry_run(pod, query, state, None, names, FixedRandom(299))[0]
     assert [candidate.node_name for candidate in last[:3]] == ["n299", "n0", "n1"]
 
 

@@ -56,9 +56,8 @@ def test_nodes_that_required_affinity_names(terms: list[Any], nodes: set[str]) -
     assert {node for node in result if isinstance(node, str)} == nodes
 
 
-def test_what_was_asked_longest_ago_is_forgotten_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("moorage.scheduler.query._REMEMBERED", 2)
-    queries = QueryCache(filters_by_handler=False)
+def test_what_was_asked_longest_ago_is_forgotten_first() -> None:
+    queries = QueryCache(filters_by_handler=False, most=2)
     pods = [a_pod(f"p{cpu}", cpu=str(cpu)) for cpu in (1, 2, 3)]
     first, second, third = (queries.of_waiting(pod, lambda _: None) for pod in pods)
     assert queries.of_waiting(pods[2], lambda _: None) is third

@@ -65,7 +65,7 @@ def test_an_error_is_retried_after_growing_pauses_only() -> None:
         while entry.place is Place.BACKOFF:
             assert queue.take() is None
             clock.advance(0.5)
-            queue._release_due()
+            queue.release_due()
         pauses.append(clock.monotonic() - begin)
     assert pauses == [1, 2, 4, 8, 10, 10]
 
@@ -79,7 +79,7 @@ def test_a_removed_pod_never_comes_back() -> None:
     park(queue, entry)
     queue.retry(entry)
     clock.advance(1000)
-    queue._release_due()
+    queue.release_due()
     assert queue.take() is None
     assert len(queue) == 0
 
@@ -114,7 +114,7 @@ def test_pods_that_fail_again_and_again_leave_the_queue_no_larger() -> None:
         entry = take(queue)
         park(queue, entry)
         queue.promote(entry)
-    assert len(queue._timers) <= 2 * len(queue) + 64
+    assert queue.timers <= 2 * len(queue) + 64
     # Entries that no longer count are cut away: both still have their turn in the end.
     for _ in range(2):
         park(queue, take(queue))
@@ -125,7 +125,7 @@ def test_pods_that_fail_again_and_again_leave_the_queue_no_larger() -> None:
         park(queue, take(queue))
     assert queue.take() is None
     clock.advance(300)
-    queue._release_due()
+    queue.release_due()
     assert {take(queue).pod.metadata.name for _ in range(2)} == {"a", "b"}
 
 
@@ -144,7 +144,7 @@ def test_timers_stay_in_order_when_stale_ones_are_removed() -> None:
     released = []
     for _ in range(101):
         clock.advance(1)
-        queue._release_due()
+        queue.release_due()
         while (entry := queue.take()) is not None:
             released.append(entry.pod.metadata.name)
     assert released == [f"p{number}" for number in range(30)]

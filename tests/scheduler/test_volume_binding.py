@@ -66,7 +66,7 @@ class Bench:
             async with asyncio.timeout(5):
                 await self.task
         assert self.binder.storage.selected_node(CLAIM) == ""
-        assert self.binder._waiting == {}
+        assert self.binder.waiting == {}
         return str(caught.value)
 
 

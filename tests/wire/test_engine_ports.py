@@ -6,7 +6,9 @@ import asyncio
 import itertools
 import os
 import socket
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -14,8 +16,8 @@ import pytest
 from moorage.api.host_ports import Listener
 from moorage.cluster.layout import Layout
 from moorage.cluster.network import PodNetwork
-from moorage.cluster.parts import apiserver
-from moorage.wire.engine_ports import engine_listeners, engine_process
+from moorage.cluster.parts.apiserver import HostRules, follow_engine, protected_ports
+from moorage.wire.engine_ports import EngineProcess, engine_listeners, engine_process
 from tests.cluster.test_settings import SETTINGS
 
 ADDRESSES = ("127.0.0.1", "192.0.2.7")
@@ -51,97 +53,102 @@ def test_an_engine_that_is_gone_has_no_listeners() -> None:
     assert engine_listeners(0, ADDRESSES) == ()
 
 
-async def test_ports_are_protected_again_after_an_external_engine_restarts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pids = itertools.chain([7, 7, 7], itertools.repeat(9))
-    protected: list[tuple[Listener, ...]] = []
-    again = asyncio.Event()
-
-    async def protect(network: PodNetwork, *_: object) -> None:
-        protected.append(network.listeners)
-        if len(protected) == 2:
-            again.set()
-
-    async def nothing(*_: object) -> None: ...
-
-    monkeypatch.setattr("moorage.cluster.host.gather", nothing)
-    monkeypatch.setattr("moorage.cluster.network.protect", protect)
-    monkeypatch.setattr("moorage.cluster.network.unprotect", nothing)
-    monkeypatch.setattr(apiserver, "engine_process", lambda _: next(pids))
-    monkeypatch.setattr(
-        apiserver,
-        "engine_listeners",
-        lambda pid, _: (Listener("engine", "127.0.0.1", 1000 + pid),),
-    )
-    monkeypatch.setattr(apiserver, "_POLL_S", 0.0)
-    settings = msgspec.structs.replace(SETTINGS, cri="unix:///x.sock")
-    async with asyncio.timeout(10), apiserver._protected_ports(Layout(tmp_path), settings):
-        await again.wait()
-    assert [listeners[-1].port for listeners in protected] == [1007, 1009]
+EXTERNAL = msgspec.structs.replace(SETTINGS, cri="unix:///x.sock")
 
 
-async def test_rules_are_made_again_for_an_engine_that_was_started_again(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    seen = iter([7, 7, None, 7, 9, 9])
-    made: list[int] = []
+class Engine(EngineProcess):
+    """An engine that is found under these process IDs, one after the other."""
 
-    def process(endpoint: str) -> int | None:
-        assert endpoint == "unix:///x.sock"
+    poll_s = 0.0
+
+    def __init__(self, pids: Iterable[int | None]) -> None:
+        self._pids = iter(pids)
+
+    def find(self, endpoint: str) -> int | None:
+        assert endpoint == EXTERNAL.cri
         try:
-            return next(seen)
+            return next(self._pids)
         except StopIteration:
             raise _AllSeenError from None
+
+    def listeners_of(self, pid: int | None, addresses: tuple[str, ...]) -> tuple[Listener, ...]:
+        assert pid is not None
+        return (Listener("engine", addresses[0], 1000 + pid),)
+
+
+class Rules(HostRules):
+    """The rules that were made; `again` is set with the second ones, which may not end."""
+
+    def __init__(self, *, hangs: bool = False) -> None:
+        self.steps: list[str] = []
+        self.ports: list[int] = []
+        self.again = asyncio.Event()
+        self._hangs = hangs
+
+    async def gather(self, _root: Path) -> Any: ...
+
+    async def protect(self, network: PodNetwork, *_: object) -> None:
+        self.steps.append("protect")
+        self.ports.append(network.listeners[-1].port)
+        if len(self.steps) < 2:
+            return
+        self.again.set()
+        if self._hangs:
+            try:
+                await asyncio.get_running_loop().create_future()
+            finally:
+                await asyncio.sleep(0)
+                self.steps.append("end of protect")
+
+    async def unprotect(self, *_: object) -> None:
+        self.steps.append("unprotect")
+
+
+def restarting() -> Engine:
+    return Engine(itertools.chain([7, 7, 7], itertools.repeat(9)))
+
+
+async def test_ports_are_protected_again_after_an_external_engine_restarts(tmp_path: Path) -> None:
+    rules = Rules()
+    ports = protected_ports(Layout(tmp_path), EXTERNAL, rules, restarting())
+    async with asyncio.timeout(10), ports:
+        await rules.again.wait()
+    assert rules.ports == [1007, 1009]
+
+
+def test_listeners_of_an_external_engine_are_found_by_its_socket(tmp_path: Path) -> None:
+    assert EngineProcess().listeners("", "192.0.2.7") == ()
+    with socket.socket(socket.AF_UNIX) as cri, socket.create_server(("0.0.0.0", 0)) as streams:
+        cri.bind(str(tmp_path / "cri.sock"))
+        cri.listen()
+        port = streams.getsockname()[1]
+        listeners = EngineProcess().listeners(f"unix://{tmp_path}/cri.sock", "192.0.2.7")
+    assert {listener for listener in listeners if listener.port == port} == {
+        Listener("engine", address, port) for address in ADDRESSES
+    }
+
+
+async def test_rules_are_made_again_for_an_engine_that_was_started_again() -> None:
+    made: list[int] = []
 
     async def guard() -> None:
         made.append(1)
 
-    monkeypatch.setattr(apiserver, "engine_process", process)
-    monkeypatch.setattr(apiserver, "_POLL_S", 0.0)
-    settings = msgspec.structs.replace(SETTINGS, cri="unix:///x.sock")
     with pytest.raises(_AllSeenError):
-        await apiserver._follow_engine(settings, guard)
+        await follow_engine(EXTERNAL, guard, Engine([7, 7, None, 7, 9, 9]))
     assert made == [1]
     # With an engine of our own, its part makes the rules.
-    await apiserver._follow_engine(SETTINGS, guard)
-    assert apiserver._engine_listeners(SETTINGS) == ()
+    await follow_engine(SETTINGS, guard, Engine(()))
 
 
 class _AllSeenError(Exception):
     """The engine's processes are used up."""
 
 
-async def test_rules_are_removed_only_after_the_last_were_made(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_rules_are_removed_only_after_the_last_were_made(tmp_path: Path) -> None:
     """Else those that are still being made would stay."""
-    pids = itertools.chain([7, 7, 7], itertools.repeat(9))
-    steps: list[str] = []
-    again = asyncio.Event()
-
-    async def protect(*_: object) -> None:
-        steps.append("protect")
-        if len(steps) == 2:
-            again.set()
-            try:
-                await asyncio.get_running_loop().create_future()
-            finally:
-                await asyncio.sleep(0)
-                steps.append("end of protect")
-
-    async def unprotect(*_: object) -> None:
-        steps.append("unprotect")
-
-    async def gather(_: Path) -> None: ...
-
-    monkeypatch.setattr("moorage.cluster.host.gather", gather)
-    monkeypatch.setattr("moorage.cluster.network.protect", protect)
-    monkeypatch.setattr("moorage.cluster.network.unprotect", unprotect)
-    monkeypatch.setattr(apiserver, "engine_process", lambda _: next(pids))
-    monkeypatch.setattr(apiserver, "engine_listeners", lambda *_: ())
-    monkeypatch.setattr(apiserver, "_POLL_S", 0.0)
-    settings = msgspec.structs.replace(SETTINGS, cri="unix:///x.sock")
-    async with asyncio.timeout(10), apiserver._protected_ports(Layout(tmp_path), settings):
-        await again.wait()
-    assert steps == ["protect", "protect", "end of protect", "unprotect"]
+    rules = Rules(hangs=True)
+    ports = protected_ports(Layout(tmp_path), EXTERNAL, rules, restarting())
+    async with asyncio.timeout(10), ports:
+        await rules.again.wait()
+    assert rules.steps == ["protect", "protect", "end of protect", "unprotect"]

@@ -145,14 +145,14 @@ def parse(text: QuantityText) -> Quantity:
         amount *= Fraction(10) ** _DECIMAL_EXPONENT[suffix]
         family = Family.DECIMAL
     else:
-        amount *= Fraction(10) ** _bounded_exponent(suffix[1:])
+        amount *= Fraction(10) ** bounded_exponent(suffix[1:])
         family = Family.EXPONENT
     scaled = amount * NANO
     nano = min(-(-scaled.numerator // scaled.denominator), _MAX_NANO)
     return Quantity(-nano if match["sign"] == "-" else nano, family)
 
 
-def _bounded_exponent(digits: str) -> int:
+def bounded_exponent(digits: str) -> int:
     """Return the exponent, clamped where amounts are zero or the largest: bounds `1e999999999`."""
     return max(-64, min(64, int(digits[:12])))
 

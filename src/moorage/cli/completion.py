@@ -71,7 +71,8 @@ def ask(
             return sorted(await question(_target(ctx)))
 
     try:
-        return asyncio.run(answer())
+        with ctx.scope(cleanup=False):
+            return asyncio.run(answer())
     except Exception as error:
         if not is_expected(error) and not isinstance(error, TimeoutError):
             raise

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
+from moorage.cli.factory import factory
 from moorage.cli.options import cluster_of, data_dir_option
 from moorage.cluster.errors import NotRunningError
 
@@ -71,9 +72,7 @@ class Target:
 
     def client(self, user_agent: str) -> Client:
         """Return a client, to be used in `async with`. Raises like `config`."""
-        from moorage.wire.client.rest import Client
-
-        return Client(self.config(), user_agent=user_agent)
+        return factory().client(self.config(), user_agent)
 
 
 def connection_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -103,7 +102,12 @@ def connection_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def target_of(
-    kubeconfig: Path | None, context: str | None, data_dir: Path, *, is_directory_given: bool
+    kubeconfig: Path | None,
+    context: str | None,
+    data_dir: Path,
+    *,
+    is_directory_given: bool,
+    environment: Mapping[str, str] = os.environ,
 ) -> Target:
     """Return the cluster that the options and KUBECONFIG choose.
 
@@ -112,11 +116,11 @@ def target_of(
     clusters on this machine chooses that cluster. Raises CliError for a path that cannot be
     resolved.
     """
-    files = _users_kubeconfigs()
+    files = _users_kubeconfigs(environment)
     if kubeconfig is not None:
         files = (kubeconfig,)
     elif context is not None:
-        files = files or (Path.home() / ".kube" / "config",)
+        files = files or (factory().users_kubeconfig,)
     elif is_directory_given or not files:
         return Target(cluster=cluster_of(data_dir))
     if context is None and len(files) == 1:
@@ -126,7 +130,7 @@ def target_of(
     return Target(files, context)
 
 
-def _users_kubeconfigs() -> tuple[Path, ...]:
+def _users_kubeconfigs(environment: Mapping[str, str]) -> tuple[Path, ...]:
     """Return the files that KUBECONFIG names; none if it is not set."""
-    named = os.environ.get(KUBECONFIG_VARIABLE, "").split(os.pathsep)
+    named = environment.get(KUBECONFIG_VARIABLE, "").split(os.pathsep)
     return tuple(Path(name) for name in named if name)

@@ -14,11 +14,12 @@ from typing import Any
 import click
 import uvloop
 
-from moorage.api.logs import Log, configure
+from moorage.api.logs import Log
 from moorage.cli.connection import context_option
 from moorage.cli.errors import CliError, is_expected
+from moorage.cli.factory import factory
 from moorage.cli.options import LOG_LEVELS
-from moorage.cluster.daemon import Service, calm_collector, until_stopped
+from moorage.cluster.daemon import until_stopped
 from moorage.linux.trust import UMASK
 from moorage.wire.client.config import in_cluster_config, load_kubeconfig
 
@@ -77,11 +78,12 @@ def run_until_stopped(
     other failure is logged, and raised as CliError.
     """
     os.umask(UMASK)
-    service = Service.taken_from_environment()
-    configure(log_level)
-    calm_collector()
+    made = factory()
+    service = made.service()
+    made.configure_logs(log_level)
+    made.calm_collector()
     try:
-        uvloop.run(until_stopped(work(service.ready)))
+        uvloop.run(until_stopped(made.start_part(work, service.ready)))
     except Exception as error:
         cause = _cause(error)
         if isinstance(cause, Exception) and is_expected(cause):

@@ -11,6 +11,7 @@ import click
 from moorage import __version__
 from moorage.api.text import printable
 from moorage.cli.errors import exit_status_of, is_expected, sentence_of
+from moorage.cli.factory import Factory
 from moorage.cli.verbs import VerbGroup
 from moorage.cluster.importing import import_program
 
@@ -90,13 +91,13 @@ def cli() -> None:
     """
 
 
-def main(arguments: list[str] | None = None) -> Any:
-    """Run the command line and exit with its status.
+def main(arguments: list[str] | None = None, factory: Factory | None = None) -> Any:
+    """Run the command line and exit with its status; `factory` makes what commands work with.
 
     Prints an expected error in one line without traceback; raises any other.
     """
     try:
-        return cli.main(args=arguments, prog_name="moor", standalone_mode=True)
+        return cli.main(args=arguments, prog_name="moor", standalone_mode=True, obj=factory)
     except Exception as error:
         if not is_expected(error):
             raise

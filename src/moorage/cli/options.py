@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ import click
 from moorage.api.durations import parse_duration
 from moorage.api.quantity import parse as parse_quantity
 from moorage.cli.errors import CliError
+from moorage.cli.factory import factory
 from moorage.cluster.layout import SYSTEM_DATA_DIR
 
 if TYPE_CHECKING:
@@ -24,11 +25,16 @@ _SOCKET_SCHEME = "unix://"
 _SOCKET_PATH_BYTES = 107
 
 
-def _default_data_dir() -> Path:
-    if os.geteuid() == 0:
+def default_data_dir(euid: int, environment: Mapping[str, str] = os.environ) -> Path:
+    """Return the data directory of a user for whom no option and no variable names one."""
+    if euid == 0:
         return SYSTEM_DATA_DIR
-    base = os.environ.get("XDG_DATA_HOME") or str(Path.home() / ".local" / "share")
+    base = environment.get("XDG_DATA_HOME") or str(Path.home() / ".local" / "share")
     return Path(base) / "moorage"
+
+
+def _default_data_dir() -> Path:
+    return default_data_dir(factory().euid())
 
 
 data_dir_option: Callable[..., Any] = click.option(
@@ -142,11 +148,8 @@ def cluster_of(data_dir: Path) -> Cluster:
 
     Raises CliError for a path that cannot be resolved.
     """
-    # Parts that run in pods have these options' module, and no cluster of this machine.
-    from moorage.cluster import Cluster
-
     try:
-        return Cluster(data_dir)
+        return factory().cluster(data_dir)
     except (OSError, RuntimeError) as error:
         # RuntimeError: a loop of symbolic links.
         why = error.strerror if isinstance(error, OSError) else "it has a loop of symbolic links"

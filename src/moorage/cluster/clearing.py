@@ -9,8 +9,10 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
+from collections.abc import Callable, Coroutine
 from enum import StrEnum
 from pathlib import Path
+from typing import Any
 
 from moorage.api.logs import configure
 from moorage.cluster.engine.external import end_pods
@@ -90,7 +92,11 @@ async def _clear_own_engine(layout: Layout, settings: Settings) -> None:
         await tear_down(plan, cgroup_root=cgroup_root(settings))
 
 
-def main(argv: list[str]) -> int:
+def main(
+    argv: list[str],
+    clear: Callable[..., Coroutine[Any, Any, None]] = clear_host,
+    configure: Callable[[str], None] = configure,
+) -> int:
     """Clear the host of the cluster in the directory `argv[0]`. Return the exit status.
 
     Prints the reason of a failure to standard output, and logs to standard error.
@@ -101,7 +107,7 @@ def main(argv: list[str]) -> int:
         settings = load(layout.settings)
         if settings is None:
             raise SettingsError(f"{layout.settings}: no such file")
-        asyncio.run(clear_host(layout, settings, abandons_pods=_ABANDON_PODS in argv))
+        asyncio.run(clear(layout, settings, abandons_pods=_ABANDON_PODS in argv))
     except (ClusterError, CommandError) as error:
         print(error)
         return 1

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from moorage.cluster.errors import CannotRunPodsError, ClusterError, NotRunningError, StartError
-from moorage.cluster.layout import Layout
+from moorage.cluster.layout import RUN, Layout
 from moorage.cluster.reservations import Reservations
 from moorage.cluster.settings import Choices, Settings, load
 from moorage.cluster.supervision.supervisor import running_pid
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from moorage.cluster.supervision.supervise import PartStatus
     from moorage.engine.handlers import Handler
     from moorage.wire.client.rest import Client
+    from moorage.wire.cri import Probed
 
 READY_S = 60.0
 """Default deadline of a start, in seconds."""
@@ -45,13 +46,74 @@ class HostCheck:
     warning: str = ""
 
 
+class ClusterActions:
+    """What a cluster does to its host and its processes; a test gives a `Cluster` others.
+
+    Each method does what the function of its name does, and imports it when it is called.
+    """
+
+    async def require_machine(
+        self, layout: Layout, *, is_installing: bool, report: Callable[[str], None] | None
+    ) -> tuple[Handler, ...]:
+        from moorage.cluster.host.start_check import require_machine
+
+        return await require_machine(layout, is_installing=is_installing, report=report)
+
+    async def probe(self, endpoint: str) -> Probed:
+        from moorage.wire.cri import probe
+
+        return await probe(endpoint)
+
+    def open_cluster(
+        self, layout: Layout, choices: Choices, reservations: Reservations
+    ) -> Settings:
+        from moorage.cluster.creation import open_cluster
+
+        return open_cluster(layout, choices, reservations)
+
+    async def start_supervisor(
+        self, layout: Layout, within_s: float, reservations: Reservations | None
+    ) -> Popen[bytes] | None:
+        from moorage.cluster.supervision.start import start_supervisor
+
+        return await start_supervisor(layout, within_s, reservations)
+
+    def become_supervisor(
+        self, layout: Layout, reservations: Reservations, merged_into: str
+    ) -> None:
+        from moorage.cluster.supervision.supervise import become_supervisor
+
+        become_supervisor(layout, reservations, merged_into)
+
+    async def stop_supervisor(self, layout: Layout) -> bool:
+        from moorage.cluster.teardown import stop_supervisor
+
+        return await stop_supervisor(layout)
+
+    async def clear_host(self, layout: Layout, settings: Settings, *, abandons_pods: bool) -> None:
+        from moorage.cluster.teardown import clear_host_apart
+
+        await clear_host_apart(layout, settings, abandons_pods=abandons_pods)
+
+    def forget(self, directory: Path) -> None:
+        from moorage.linux.id_register import forget
+
+        forget(directory)
+
+    def open_client(self, kubeconfig: Path, user_agent: str) -> Client:
+        from moorage.wire.client.config import load_kubeconfig
+        from moorage.wire.client.rest import Client
+
+        return Client(load_kubeconfig(kubeconfig), user_agent=user_agent)
+
+
 class Cluster:
     """The cluster in a data directory, running or not.
 
     `async with`, or `with` outside an event loop, starts it, creating it if the directory has none,
     and stops it with its pods at the end; its data stays until `delete`. `choices` apply at a
     start; those that are given are stored in the directory for later starts. `ready_within_s` is
-    the deadline of a start.
+    the deadline of a start. `run` has the directory of its engine.
     """
 
     def __init__(
@@ -60,9 +122,12 @@ class Cluster:
         choices: Choices | None = None,
         *,
         ready_within_s: float = READY_S,
+        run: Path = RUN,
+        actions: ClusterActions | None = None,
     ) -> None:
         # Links are followed now, since the kernel lists mounts by their real paths.
-        self.layout = Layout(Path(directory).resolve())
+        self.layout = Layout(Path(directory).resolve(), run)
+        self._actions = actions or ClusterActions()
         self.choices = choices or Choices()
         self._ready_within_s = ready_within_s
         self._reservations: Reservations | None = None
@@ -127,10 +192,7 @@ class Cluster:
 
         Raises ConfigError if the kubeconfig is damaged, OSError if there is none.
         """
-        from moorage.wire.client.config import load_kubeconfig
-        from moorage.wire.client.rest import Client
-
-        return Client(load_kubeconfig(self.kubeconfig), user_agent=user_agent)
+        return self._actions.open_client(self.kubeconfig, user_agent)
 
     def check_directory(self) -> None:
         """Check that the directory has a cluster, or that one can be created there.
@@ -164,11 +226,21 @@ class Cluster:
             present = self.find_settings()
             endpoint = present.cri if present is not None else ""
         if endpoint:
-            return await _check_engine(endpoint)
-        from moorage.cluster.host.start_check import require_machine
-
-        handlers = await require_machine(self.layout, is_installing=is_installing, report=report)
+            return await self._check_engine(endpoint)
+        handlers = await self._actions.require_machine(
+            self.layout, is_installing=is_installing, report=report
+        )
         return HostCheck(handlers)
+
+    async def _check_engine(self, endpoint: str) -> HostCheck:
+        from moorage.wire.cri import UnusableEngineError
+
+        try:
+            probed = await self._actions.probe(endpoint)
+        except UnusableEngineError as error:
+            raise CannotRunPodsError(str(error)) from error
+        complaint = probed.complaint
+        return HostCheck(warning=f"the engine at {endpoint}: {complaint}" if complaint else "")
 
     def create(self) -> Settings:
         """Create settings, keys and kubeconfig, or apply the choices to an existing cluster.
@@ -181,14 +253,12 @@ class Cluster:
         network; AlreadyRunningError while it runs; LostKeyError and AuthorityError for its keys;
         ClusterError if the directory cannot be written to.
         """
-        from moorage.cluster.creation import open_cluster
-
         self.check_directory()
         # Those of an earlier call would be in the way of this one.
         self._release()
         reservations = Reservations()
         try:
-            settings = open_cluster(self.layout, self.choices, reservations)
+            settings = self._actions.open_cluster(self.layout, self.choices, reservations)
         except OSError as error:
             reservations.close()
             raise ClusterError(
@@ -221,10 +291,8 @@ class Cluster:
             await asyncio.to_thread(self.create)
 
     async def _start(self) -> None:
-        from moorage.cluster.supervision.start import start_supervisor
-
         try:
-            self._supervisor = await start_supervisor(
+            self._supervisor = await self._actions.start_supervisor(
                 self.layout, self._ready_within_s, self._reservations
             )
         finally:
@@ -237,9 +305,8 @@ class Cluster:
         `merged_into` is the kubeconfig to which the cluster was added, for the message once the
         cluster is ready. Call `create` first.
         """
-        from moorage.cluster.supervision.supervise import become_supervisor
-
-        become_supervisor(self.layout, self._reservations or Reservations(), merged_into)
+        reservations = self._reservations or Reservations()
+        self._actions.become_supervisor(self.layout, reservations, merged_into)
 
     async def stop(self, *, keeps_pods: bool = False, abandons_pods: bool = False) -> bool:
         """Stop the cluster's processes and its pods, and remove what it has on the host.
@@ -251,18 +318,17 @@ class Cluster:
         Raises NotRunningError if the directory has no cluster, StopError if the supervisor does not
         end, LeftoverError and CommandError if something cannot be removed.
         """
-        from moorage.cluster.teardown import clear_host_apart, stop_supervisor
         from moorage.linux.locks import exclusive_async
 
         settings = self.settings
         self._release()
         async with exclusive_async(self.layout.change_lock):
-            was_running = await stop_supervisor(self.layout)
+            was_running = await self._actions.stop_supervisor(self.layout)
             if self._supervisor is not None:
                 # Reap it: a caller that keeps running would keep a zombie.
                 self._supervisor.poll()
             if not keeps_pods:
-                await clear_host_apart(self.layout, settings, abandons_pods=abandons_pods)
+                await self._actions.clear_host(self.layout, settings, abandons_pods=abandons_pods)
         return was_running
 
     def delete(self) -> None:
@@ -270,12 +336,11 @@ class Cluster:
 
         Raises SettingsError if it is not a cluster's, OSError if it cannot be deleted.
         """
-        from moorage.linux.id_register import forget
         from moorage.linux.trees import remove_tree
 
         self.check_directory()
         remove_tree(self.directory)
-        forget(self.layout.node / "pods")
+        self._actions.forget(self.layout.node / "pods")
 
     async def __aenter__(self) -> Self:
         """Start the cluster; a failed start is stopped again with its pods. Raises as `start`."""
@@ -316,14 +381,3 @@ class Cluster:
         if self._reservations is not None:
             self._reservations.close()
             self._reservations = None
-
-
-async def _check_engine(endpoint: str) -> HostCheck:
-    from moorage.wire.cri import UnusableEngineError, probe
-
-    try:
-        probed = await probe(endpoint)
-    except UnusableEngineError as error:
-        raise CannotRunPodsError(str(error)) from error
-    complaint = probed.complaint
-    return HostCheck(warning=f"the engine at {endpoint}: {complaint}" if complaint else "")

@@ -72,9 +72,9 @@ NETWORK_NAME = "system:moorage-network"
 
 SYSTEM_DATA_DIR = Path("/var/lib/moorage")
 RUN = Path("/run/moorage")
+"""State that a reboot removes: a directory for each cluster, named by its ID."""
 PROBE_RESULTS = Path("/var/cache/moorage/probes")
 """What probes of runtime handlers found on this machine, for all of its clusters."""
-"""State that a reboot removes: a directory for each cluster, named by its ID."""
 ENGINE_SOCKET = "engine.sock"
 """The socket of the cluster's own engine, in its run directory."""
 DNS_SOCKET = "dns.sock"
@@ -82,9 +82,13 @@ DNS_SOCKET = "dns.sock"
 
 
 class Layout(msgspec.Struct, frozen=True):
-    """The paths of a cluster. Outside `root` it has only its run directory and kernel objects."""
+    """The paths of a cluster. Outside `root` it has only its run directory and kernel objects.
+
+    `run` has the run directories of this machine's clusters.
+    """
 
     root: Path
+    run: Path = RUN
 
     @property
     def settings(self) -> Path:

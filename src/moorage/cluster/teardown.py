@@ -6,6 +6,7 @@ import asyncio
 import signal
 import subprocess
 import sys
+from collections.abc import Awaitable, Callable
 
 from moorage.cluster.completion import complete
 from moorage.cluster.engine.paths import engine_paths
@@ -16,16 +17,21 @@ from moorage.cluster.settings import Settings
 from moorage.cluster.supervision.supervisor import running_pid
 from moorage.linux.process import Process
 
-_STOP_S = 90.0
+STOP_S = 90.0
+Clear = Callable[..., Awaitable[None]]
 _CLEARING = "moorage.cluster.clearing"
 
 
-async def stop_supervisor(layout: Layout) -> bool:
+async def stop_supervisor(
+    layout: Layout,
+    within_s: float = STOP_S,
+    find_pid: Callable[[Layout], int | None] = running_pid,
+) -> bool:
     """Stop the running supervisor and its parts; pods keep running. Return False if none ran.
 
-    Raises StopError if it has not ended after 90 s.
+    Raises StopError if it has not ended in time.
     """
-    pid = running_pid(layout)
+    pid = find_pid(layout)
     if pid is None:
         return False
     try:
@@ -34,11 +40,11 @@ async def stop_supervisor(layout: Layout) -> bool:
         return True
     try:
         process.send(signal.SIGTERM)
-        async with asyncio.timeout(_STOP_S):
+        async with asyncio.timeout(within_s):
             await process.ended()
     except TimeoutError:
         raise StopError(
-            f"the supervisor (process {pid}) has not ended after {_STOP_S:g} s"
+            f"the supervisor (process {pid}) has not ended after {within_s:g} s"
         ) from None
     finally:
         process.close()
@@ -46,7 +52,11 @@ async def stop_supervisor(layout: Layout) -> bool:
 
 
 async def clear_host_apart(
-    layout: Layout, settings: Settings, *, abandons_pods: bool = False
+    layout: Layout,
+    settings: Settings,
+    *,
+    abandons_pods: bool = False,
+    clear: Clear | None = None,
 ) -> None:
     """Do what `clear_host` does, in a process of its own if pods may have to be stopped.
 
@@ -56,7 +66,7 @@ async def clear_host_apart(
     if not engine_paths(layout, settings).run.is_dir():
         from moorage.cluster.clearing import clear_host
 
-        await clear_host(layout, settings, abandons_pods=abandons_pods)
+        await (clear or clear_host)(layout, settings, abandons_pods=abandons_pods)
         return
     process = launch(
         [

@@ -37,7 +37,7 @@ class Drivers:
     ) -> None:
         self._paths = paths
         self._conmon = conmon
-        self._reaper = reaper
+        self.reaper = reaper
         self._cgroups = cgroups
         self._adapters: dict[tuple[HandlerDefinition, Path], Adapter] = {}
 
@@ -72,7 +72,7 @@ class Drivers:
             create_arguments=_create_arguments(options),
             has_systemd_cgroups=definition.cgroup_driver is CgroupDriver.SYSTEMD,
         )
-        return OciAdapter(runtime, self._monitor(), self._reaper, self._paths.scratch)
+        return OciAdapter(runtime, self._monitor(), self.reaper, self._paths.scratch)
 
     def _runsc(
         self, definition: HandlerDefinition, options: RunscOptions, program: Path
@@ -86,7 +86,7 @@ class Drivers:
             program,
             flags,
             self._monitor(),
-            self._reaper,
+            self.reaper,
             self._paths.scratch,
             self._cgroups if options.ignore_cgroups else None,
         )

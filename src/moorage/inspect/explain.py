@@ -101,7 +101,7 @@ async def explain_pod(
     Raises NotFoundError if there is no such pod, UnreachableError without an API server.
     """
     pod = await client.get(PODS, name, namespace)
-    recorded = await _recorded(records, pod)
+    recorded = await recorded_handler(records, pod)
     nodes, pods, classes, namespaces, events = await asyncio.gather(
         client.list(NODES),
         client.list(PODS),
@@ -128,15 +128,15 @@ async def explain_pod(
     latest = ordered[-_MOST_EVENTS:]
     findings = findings_of(pod, ordered)
     remedies = [
-        *_remedies(pod, explanation, local_handlers),
+        *remedies_of(pod, explanation, local_handlers),
         *(finding.remedy for finding in findings if finding.remedy),
     ]
     return PodExplanation(
         pod=f"{namespace}/{name}",
         phase=pod.status.phase,
-        verdict=_verdict(pod, explanation, latest, recorded),
-        runtime_class=_class_words(pod, runtime_class),
-        handler=_handler_words(explanation, recorded),
+        verdict=verdict_of(pod, explanation, latest, recorded),
+        runtime_class=class_words(pod, runtime_class),
+        handler=handler_words(explanation, recorded),
         overhead=dict(pod.spec.overhead),
         node=pod.spec.node_name,
         nodes=tuple(_node_answers(explanation)),
@@ -168,7 +168,7 @@ async def _storage_of(client: Client, pod: Pod) -> StorageState | None:
     return storage
 
 
-async def _recorded(records: HandlerRecords | None, pod: Pod) -> str | None:
+async def recorded_handler(records: HandlerRecords | None, pod: Pod) -> str | None:
     """Return the handler that the pod was admitted with on this host's node.
 
     Returns None without a readable record: only the agent's user may read one, and the agent
@@ -183,9 +183,10 @@ async def _recorded(records: HandlerRecords | None, pod: Pod) -> str | None:
     return record.handler if record is not None else None
 
 
-def _verdict(
+def verdict_of(
     pod: Pod, explanation: Explanation, events: list[Event], recorded: str | None = None
 ) -> str:
+    """Return in a sentence how a pod is."""
     phase, node = pod.status.phase, pod.spec.node_name
     if pod.metadata.deletion_timestamp:
         return f"is being deleted, from node {node}" if node else "is being deleted"
@@ -202,7 +203,7 @@ def _verdict(
     statuses = _statuses(pod)
     stuck = next((status for status in statuses if _is_stuck(status)), None)
     if stuck is not None:
-        return f"is on node {node}, but container {stuck.name} {_state_words(stuck)}"
+        return f"is on node {node}, but container {stuck.name} {state_words(stuck)}"
     if phase == "Running":
         return f"runs on node {node}, but is not ready"
     failure = next((event for event in reversed(events) if event.type == "Warning"), None)
@@ -210,7 +211,8 @@ def _verdict(
     return f"is on node {node}, but has not started{why}"
 
 
-def _class_words(pod: Pod, runtime_class: RuntimeClass | None) -> str:
+def class_words(pod: Pod, runtime_class: RuntimeClass | None) -> str:
+    """Return the words for the class of a pod."""
     name = pod.spec.runtime_class_name
     if is_implicit(name):
         return "none: the node's default handler"
@@ -219,7 +221,7 @@ def _class_words(pod: Pod, runtime_class: RuntimeClass | None) -> str:
     return str(name)
 
 
-def _handler_words(explanation: Explanation, recorded: str | None) -> str:
+def handler_words(explanation: Explanation, recorded: str | None) -> str:
     """Return the recorded handler if there is one, and the class's where it differs."""
     sentence = _recorded_words(explanation, recorded)
     if recorded is None or recorded == explanation.handler:
@@ -254,7 +256,7 @@ def _node_answers(explanation: Explanation) -> Iterator[NodeAnswer]:
 def _container_words(pod: Pod) -> Iterator[str]:
     for status in _statuses(pod):
         restarts = f", {counted(status.restart_count, 'restart')}" if status.restart_count else ""
-        yield f"{status.name}: {_state_words(status)}{restarts}"
+        yield f"{status.name}: {state_words(status)}{restarts}"
 
 
 def _statuses(pod: Pod) -> tuple[ContainerStatus, ...]:
@@ -267,7 +269,8 @@ def _is_stuck(status: ContainerStatus) -> bool:
     return waiting is not None and waiting.reason in _REMEDIES_OF_WAITING
 
 
-def _state_words(status: ContainerStatus) -> str:
+def state_words(status: ContainerStatus) -> str:
+    """Return the words for the state of a container."""
     state = status.state
     if state.running is not None:
         return "running" if status.ready else "running, not ready"
@@ -305,7 +308,8 @@ def event_words(event: Event, now: datetime) -> str:
     return f"{event.type} {event.reason} ({ago}{times}): {event.message}"
 
 
-def _remedies(pod: Pod, explanation: Explanation, local: Iterable[Handler]) -> Iterator[str]:
+def remedies_of(pod: Pod, explanation: Explanation, local: Iterable[Handler]) -> Iterator[str]:
+    """Yield what can be done for a pod."""
     if pod.spec.node_name:
         yield from _remedies_of_containers(pod)
         return

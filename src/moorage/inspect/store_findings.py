@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 from moorage.api.text import counted
 from moorage.apiserver.registry.deletion import UNREAD_OPTION
@@ -15,7 +16,9 @@ _RESTORE = "moor down --keep-pods, put a copy of the db directory back, moor up 
 _REMOVE = f"the same, or DELETE the object with ?{UNREAD_OPTION}=true"
 
 
-def examine_store(layout: Layout) -> tuple[Finding, ...]:
+def examine_store(
+    layout: Layout, inspect: Callable[[Path], Inspection] = inspect
+) -> tuple[Finding, ...]:
     """Read a cluster's whole store; return the findings. The cluster may be running. Blocks."""
     path = layout.database
     try:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import errno
 import os
 import signal
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -108,6 +108,55 @@ def _cpu_hierarchy(cgroups: Cgroups, path: str) -> Path:
     return mount
 
 
+def files_below(directory: Path, name: str, flags: int = os.O_RDONLY) -> Iterator[int]:
+    """Yield an open descriptor of a file in a cgroup and in each descendant, deepest first.
+
+    Each is valid until the next. Cgroups without the file, or removed meanwhile, are left out.
+    Works below PATH_MAX, since a container may nest cgroups deeper.
+    """
+    try:
+        for visit in walk(directory, directories_only=True):
+            if visit.step is not Step.LEAVE:
+                continue
+            try:
+                opened = os.open(f"{visit.name}/{name}", flags, dir_fd=visit.directory)
+            except OSError:
+                continue
+            try:
+                yield opened
+            finally:
+                os.close(opened)
+    except (FileNotFoundError, NotADirectoryError):
+        return
+
+
+def read_text(descriptor: int) -> str:
+    """Return the content of an open cgroup file. Raises OSError."""
+    with open(descriptor, closefd=False) as file:
+        return file.read()
+
+
+def _write(file: Path, content: str) -> bool:
+    """Write an existing file. Returns whether the kernel accepted the value."""
+    try:
+        descriptor = os.open(file, os.O_WRONLY)
+    except OSError:
+        return False
+    try:
+        return _put(descriptor, content)
+    finally:
+        os.close(descriptor)
+
+
+def _put(descriptor: int, content: str) -> bool:
+    try:
+        os.write(descriptor, content.encode())
+    except OSError as error:
+        log.debug("cgroup file refused a value", value=content, reason=error.strerror)
+        return False
+    return True
+
+
 def process_ids(cgroups: Cgroups, path: str) -> frozenset[int]:
     """Return the ids of the processes in a cgroup and its descendants, in any hierarchy.
 
@@ -118,11 +167,11 @@ def process_ids(cgroups: Cgroups, path: str) -> frozenset[int]:
     )
 
 
-def process_ids_below(directory: Path) -> Iterator[int]:
+def process_ids_below(directory: Path, read: Callable[[int], str] = read_text) -> Iterator[int]:
     """Yield the ids of the processes in a cgroup of one hierarchy and its descendants."""
     for opened in files_below(directory, "cgroup.procs"):
         try:
-            text = read_text(opened)
+            text = read(opened)
         except OSError:
             # The cgroup is gone, or is threaded: its parent lists the process.
             continue
@@ -130,7 +179,35 @@ def process_ids_below(directory: Path) -> Iterator[int]:
         yield from (pid for pid in map(int, text.split()) if pid > 0)
 
 
-def kill_processes(cgroups: Cgroups, path: str) -> tuple[Process, ...]:
+def hold_processes(
+    cgroups: Cgroups,
+    path: str,
+    hold: Callable[[int], Process] = Process,
+    look: Callable[[Cgroups, str], frozenset[int]] = process_ids,
+) -> tuple[Process, ...]:
+    """Open the processes of a cgroup, then check that they are still members: pids are reused."""
+    processes: list[Process] = []
+    try:
+        for pid in sorted(look(cgroups, path))[:HELD_AT_ONCE]:
+            try:
+                processes.append(hold(pid))
+            except ProcessLookupError:
+                continue
+        members = look(cgroups, path)
+    except BaseException:
+        for process in processes:
+            process.close()
+        raise
+    for process in processes:
+        if process.pid not in members:
+            process.close()
+    return tuple(process for process in processes if process.pid in members)
+
+
+Hold = Callable[[Cgroups, str], tuple[Process, ...]]
+
+
+def kill_processes(cgroups: Cgroups, path: str, hold: Hold = hold_processes) -> tuple[Process, ...]:
     """Send SIGKILL to the processes in a cgroup and its descendants. Returns them, for the caller
     to close.
 
@@ -142,7 +219,7 @@ def kill_processes(cgroups: Cgroups, path: str) -> tuple[Process, ...]:
         raise CgroupError(errno.EBUSY, f"cgroup {path} holds this process itself: not killed")
     directories = cgroups.directories(path)
     with _frozen(directories):
-        processes = _hold(cgroups, path)
+        processes = hold(cgroups, path)
         for directory in directories:
             _write(directory / "cgroup.kill", "1")
         for process in processes:
@@ -196,7 +273,7 @@ def _make_in(mount: Path, path: str, *, passes_down: bool) -> Iterator[str]:
     directory = mount
     for name in directory_in(mount, path).relative_to(mount).parts:
         if passes_down:
-            _pass_down(directory)
+            pass_down(directory)
         directory = directory / name
         try:
             directory.mkdir()
@@ -219,7 +296,7 @@ def _inherit_cpuset(mount: Path, path: str) -> None:
                 (directory / file).write_text((above / file).read_text().strip())
 
 
-def _pass_down(directory: Path) -> None:
+def pass_down(directory: Path, write: Callable[[Path, str], bool] = _write) -> None:
     """Delegate a cgroup's controllers to its children."""
     control = directory / "cgroup.subtree_control"
     missing = set((directory / "cgroup.controllers").read_text().split())
@@ -229,7 +306,7 @@ def _pass_down(directory: Path) -> None:
     try:
         control.write_text(" ".join(f"+{name}" for name in sorted(missing)))
     except OSError as error:
-        refused = [name for name in sorted(missing) if not _write(control, f"+{name}")]
+        refused = [name for name in sorted(missing) if not write(control, f"+{name}")]
         if len(refused) == len(missing):
             raise
         # One controller that the kernel refuses (cpu with real-time processes) must not affect the
@@ -254,75 +331,6 @@ def _frozen(directories: Iterable[Path]) -> Iterator[None]:
             # Thaw descendants too: a process that was frozen before cannot die on version 1.
             for opened in files_below(directory, file, os.O_WRONLY):
                 _put(opened, go_on)
-
-
-def _hold(cgroups: Cgroups, path: str) -> tuple[Process, ...]:
-    """Open the processes of a cgroup, then check that they are still members: pids are reused."""
-    processes: list[Process] = []
-    try:
-        for pid in sorted(process_ids(cgroups, path))[:HELD_AT_ONCE]:
-            try:
-                processes.append(Process(pid))
-            except ProcessLookupError:
-                continue
-        members = process_ids(cgroups, path)
-    except BaseException:
-        for process in processes:
-            process.close()
-        raise
-    for process in processes:
-        if process.pid not in members:
-            process.close()
-    return tuple(process for process in processes if process.pid in members)
-
-
-def files_below(directory: Path, name: str, flags: int = os.O_RDONLY) -> Iterator[int]:
-    """Yield an open descriptor of a file in a cgroup and in each descendant, deepest first.
-
-    Each is valid until the next. Cgroups without the file, or removed meanwhile, are left out.
-    Works below PATH_MAX, since a container may nest cgroups deeper.
-    """
-    try:
-        for visit in walk(directory, directories_only=True):
-            if visit.step is not Step.LEAVE:
-                continue
-            try:
-                opened = os.open(f"{visit.name}/{name}", flags, dir_fd=visit.directory)
-            except OSError:
-                continue
-            try:
-                yield opened
-            finally:
-                os.close(opened)
-    except (FileNotFoundError, NotADirectoryError):
-        return
-
-
-def read_text(descriptor: int) -> str:
-    """Return the content of an open cgroup file. Raises OSError."""
-    with open(descriptor, closefd=False) as file:
-        return file.read()
-
-
-def _write(file: Path, content: str) -> bool:
-    """Write an existing file. Returns whether the kernel accepted the value."""
-    try:
-        descriptor = os.open(file, os.O_WRONLY)
-    except OSError:
-        return False
-    try:
-        return _put(descriptor, content)
-    finally:
-        os.close(descriptor)
-
-
-def _put(descriptor: int, content: str) -> bool:
-    try:
-        os.write(descriptor, content.encode())
-    except OSError as error:
-        log.debug("cgroup file refused a value", value=content, reason=error.strerror)
-        return False
-    return True
 
 
 def _failure(verb: str, path: str, error: OSError) -> CgroupError:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from moorage.linux.cgroup_control import CgroupError, has_cgroup, kill_processes, remove_cgroup
 from moorage.linux.cgroups import Cgroups
@@ -19,6 +20,19 @@ _BLOCKING_TRIES = 40
 
 
 Kill = Callable[[Cgroups, str], tuple[Process, ...]]
+
+
+@dataclass(frozen=True)
+class CgroupCalls:
+    """What a removal asks of the kernel, and the pause between two tries."""
+
+    has: Callable[[Cgroups, str], bool] = has_cgroup
+    remove: Callable[[Cgroups, str], None] = remove_cgroup
+    kill: Kill = kill_processes
+    pause_s: float = RETRY_PAUSE_S
+
+
+_CALLS = CgroupCalls()
 
 
 class CgroupBusyError(CgroupError):
@@ -33,15 +47,17 @@ async def kill_cgroup(
     Raises CgroupBusyError if one has not by the deadline: it hangs in the kernel. Raises
     CgroupError.
     """
-    await _Removal(cgroups, path, kill).run(deadline_s, removes=False)
+    await _Removal(cgroups, path, CgroupCalls(kill=kill)).run(deadline_s, removes=False)
 
 
-async def kill_and_remove_cgroup(cgroups: Cgroups, path: str, deadline_s: float) -> None:
+async def kill_and_remove_cgroup(
+    cgroups: Cgroups, path: str, deadline_s: float, calls: CgroupCalls = _CALLS
+) -> None:
     """Kill the processes in a cgroup, then remove it with its descendants; absent is no error.
 
     Raises CgroupBusyError, CgroupError.
     """
-    await _Removal(cgroups, path, kill_processes).run(deadline_s, removes=True)
+    await _Removal(cgroups, path, calls).run(deadline_s, removes=True)
 
 
 def kill_and_remove_cgroup_blocking(
@@ -65,8 +81,8 @@ def kill_and_remove_cgroup_blocking(
 
 
 class _Removal:
-    def __init__(self, cgroups: Cgroups, path: str, kill: Kill) -> None:
-        self._kill_processes = kill
+    def __init__(self, cgroups: Cgroups, path: str, calls: CgroupCalls) -> None:
+        self._calls = calls
         self._cgroups = cgroups
         self._path = path
         self._obstacle = "the kernel does not respond"
@@ -78,7 +94,7 @@ class _Removal:
                     await self._kill_all()
                     if not removes or await asyncio.to_thread(self._remove):
                         return
-                    await asyncio.sleep(RETRY_PAUSE_S)
+                    await asyncio.sleep(self._calls.pause_s)
         except TimeoutError:
             goal = "removed" if removes else "empty"
             raise CgroupBusyError(
@@ -92,9 +108,7 @@ class _Removal:
             await _wait_exited(killed)
 
     async def _kill(self) -> tuple[Process, ...]:
-        work = asyncio.ensure_future(
-            asyncio.to_thread(self._kill_processes, self._cgroups, self._path)
-        )
+        work = asyncio.ensure_future(asyncio.to_thread(self._calls.kill, self._cgroups, self._path))
         try:
             return await asyncio.shield(work)
         except asyncio.CancelledError:
@@ -104,10 +118,10 @@ class _Removal:
 
     def _remove(self) -> bool:
         """Return whether the cgroup is gone; sets the obstacle otherwise. Blocks."""
-        if not has_cgroup(self._cgroups, self._path):
+        if not self._calls.has(self._cgroups, self._path):
             return True
         try:
-            remove_cgroup(self._cgroups, self._path)
+            self._calls.remove(self._cgroups, self._path)
         except CgroupError as error:
             self._obstacle = error.strerror or str(error)
             return False

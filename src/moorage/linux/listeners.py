@@ -16,10 +16,10 @@ _CREDENTIALS = "3i"
 _TIMEOUT_S = 2.0
 
 
-def listener_of(path: Path) -> int:
+def listener_of(path: Path, timeout_s: float = _TIMEOUT_S) -> int:
     """Return the process that listens on a Unix socket. Raises OSError."""
     with socket.socket(socket.AF_UNIX) as client:
-        client.settimeout(_TIMEOUT_S)
+        client.settimeout(timeout_s)
         client.connect(str(path))
         size = struct.calcsize(_CREDENTIALS)
         credentials = client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)
@@ -40,7 +40,7 @@ def tcp_listeners(pid: int) -> tuple[tuple[IPv4Address, int], ...]:
     for table in ("tcp", "tcp6"):
         for line in (process / "net" / table).read_text().splitlines()[1:]:
             fields = line.split()
-            address = _address(fields[1].partition(":")[0])
+            address = parse_address(fields[1].partition(":")[0])
             if fields[3] == _LISTENING and f"socket:[{fields[9]}]" in own and address is not None:
                 listeners.add((address, int(fields[1].partition(":")[2], 16)))
     return tuple(sorted(listeners))
@@ -62,7 +62,7 @@ def is_listening(address: str, protocol: str, port: int) -> bool:
             place, _, number = fields[1].partition(":")
             # A UDP socket that is connected serves its peer alone.
             is_open = fields[3] == (_LISTENING if name == "tcp" else _UNCONNECTED)
-            if is_open and int(number, 16) == port and _address(place) in wanted:
+            if is_open and int(number, 16) == port and parse_address(place) in wanted:
                 return True
     return False
 
@@ -75,7 +75,7 @@ def _target(link: Path) -> str:
         return ""
 
 
-def _address(digits: str) -> IPv4Address | None:
+def parse_address(digits: str) -> IPv4Address | None:
     """Return an address from /proc/net/tcp: words of four bytes in host byte order."""
     words = [int(digits[at : at + 8], 16) for at in range(0, len(digits), 8)]
     packed = struct.pack(f"={len(words)}I", *words)

@@ -10,7 +10,7 @@ import asyncio
 import os
 import signal
 import subprocess
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
@@ -179,10 +179,14 @@ def processes_of(program: Path, words: Collection[str]) -> list[int]:
     return pids
 
 
-def descendants(ancestors: Iterable[int]) -> list[int]:
+def descendants(
+    ancestors: Iterable[int],
+    pids: Callable[[], Iterable[int]] = all_pids,
+    parent: Callable[[int], int | None] = parent,
+) -> list[int]:
     """Return processes and all that they started, directly or not, parents first. Blocks."""
     children: dict[int, list[int]] = {}
-    for pid in all_pids():
+    for pid in pids():
         above = parent(pid)
         if above is not None:
             children.setdefault(above, []).append(pid)

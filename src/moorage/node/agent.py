@@ -11,7 +11,8 @@ pods.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any
 
 from moorage.api import quantity
 from moorage.api.clock import Clock, SystemClock
@@ -43,7 +44,7 @@ from moorage.node.machine.node_status import (
 from moorage.node.machine.pressure import Gauges, NodePressure
 from moorage.node.metrics import Metrics
 from moorage.node.objects import ObjectCache
-from moorage.node.options import RUNTIME_CLASS, NodeOptions
+from moorage.node.options import RUNTIME_CLASS, NodeOptions, ServerOptions
 from moorage.node.paths import NodePaths
 from moorage.node.pod_facts.events import PodEvents
 from moorage.node.pods.allocations import AllocationRecords
@@ -107,7 +108,7 @@ async def run_node(
     if machine is None:
         machine = await asyncio.to_thread(this_machine, options.root_dir)
     async with HttpClient() as http:
-        agent = _Agent(
+        agent = Agent(
             client,
             cri,
             options,
@@ -116,7 +117,7 @@ async def run_node(
             http,
             read_handlers,
             engine_changed,
-            network or OpenNetwork(),
+            network=network,
         )
         await agent.run()
 
@@ -134,8 +135,11 @@ Keeper = (
 """A part that keeps the node in order beside the pod workers."""
 
 
-class _Agent:
-    """The components of one agent and their wiring."""
+Serve = Callable[[ServerOptions, NodeContext, PodManager], Coroutine[Any, Any, None]]
+
+
+class Agent:
+    """The components of one agent and their wiring; `context` is what its workers share."""
 
     def __init__(
         self,
@@ -147,10 +151,12 @@ class _Agent:
         http: HttpClient,
         read_handlers: ReadHandlers,
         engine_changed: asyncio.Event | None,
-        network: PodNetwork,
+        serve: Serve = serve,
+        network: PodNetwork | None = None,
     ) -> None:
         self._client = client
-        self._network = network
+        self._serve = serve
+        self._network = network or OpenNetwork()
         self._options = options
         self._clock = clock
         self._machine = machine
@@ -181,8 +187,8 @@ class _Agent:
         self._nodes = Informer(
             client, NODES, field_selector=f"metadata.name={options.name}", clock=clock
         )
-        self._objects = ObjectCache(client, clock)
-        self._node = NodeObject(
+        self.objects = ObjectCache(client, clock)
+        self.node = NodeObject(
             client=client,
             engine=self._engine,
             health=self._health,
@@ -197,19 +203,19 @@ class _Agent:
             shutdown=self._shutdown,
         )
         self._lease = NodeLease(
-            client, self._node, clock, name=options.name, duration_s=options.lease_duration_s
+            client, self.node, clock, name=options.name, duration_s=options.lease_duration_s
         )
         paths = NodePaths(options.root_dir, options.pod_logs_dir)
-        self._pull_records = PullRecords(paths.image_records, clock)
-        self._context = self._make_context(http)
-        self._pod_manager = PodManager(self._context, self._pods, self._node)
+        self.pull_records = PullRecords(paths.image_records, clock)
+        self.context = self._make_context(http)
+        self._pod_manager = PodManager(self.context, self._pods, self.node)
         self._images = ImageCollector(
-            self._engine, options.image_garbage, clock, self._context.images.tidy
+            self._engine, options.image_garbage, clock, self.context.images.tidy
         )
         self._containers = ContainerCollector(
             engine=self._engine,
             observer=self._observer,
-            logs=self._context.logs,
+            logs=self.context.logs,
             paths=paths,
             options=options.container_garbage,
             clock=clock,
@@ -217,7 +223,7 @@ class _Agent:
             ended=lambda: {worker.uid for worker in self._pod_manager if not worker.is_active},
         )
         self._qos_tree = QosTree(
-            self._context.cgroups,
+            self.context.cgroups,
             clock,
             allocatable=self._pods_limits,
             pids_limit=allocatable_pids(facts.max_pids, options.reserved),
@@ -230,7 +236,7 @@ class _Agent:
         # The first status, and admission of the first pods, must know of a shortage.
         with log_failure("looking for node pressure"):
             await self._pressure_keeper.look()
-        self._nodes.add_handler(self._on_node)
+        self._nodes.add_handler(self.see_node)
         self._pod_manager.add_listener(self._qos_tree.pods_changed)
         async with asyncio.TaskGroup() as tasks:
             for part in (
@@ -240,17 +246,17 @@ class _Agent:
                 self._pods,
                 self._classes,
                 self._services,
-                self._node,
+                self.node,
                 self._lease,
             ):
                 tasks.create_task(part.run())
             server = self._options.server
             if server is not None:
-                tasks.create_task(serve(server, self._context, self._pod_manager))
+                tasks.create_task(self._serve(server, self.context, self._pod_manager))
             await self._observer.wait_listed()
-            await self._recover_pulls()
+            await self.recover_pulls()
             await self._pods.wait_synced()
-            await self._node.wait_registered()
+            await self.node.wait_registered()
             static_pods = self._static_pod_keeper()
             if static_pods is not None:
                 # Before anything takes what runs of them for orphans.
@@ -260,36 +266,38 @@ class _Agent:
             tasks.create_task(self._pod_manager.run())
             if static_pods is not None:
                 tasks.create_task(static_pods.run())
-            for keeper in self._keepers():
+            for keeper in self.keepers():
                 tasks.create_task(keeper.run())
-            tasks.create_task(self._housekeep())
+            tasks.create_task(self.housekeep())
 
-    async def _recover_pulls(self) -> None:
+    async def recover_pulls(self) -> None:
         """Load the pull records and settle earlier pulls, before any pod starts. Raises OSError."""
-        await asyncio.to_thread(self._pull_records.load)
+        await asyncio.to_thread(self.pull_records.load)
         try:
-            await self._context.images.recover()
+            await self.context.images.recover()
         except CriError as error:
             # The intents remain, and the next image garbage collection settles them.
             log.warning("earlier pulls cannot be settled yet", error=error)
 
-    def _on_node(self, before: Node | None, after: Node | None) -> None:
+    def see_node(self, before: Node | None, after: Node | None) -> None:
+        """Take over what the API shows of the node, as the node's informer calls it."""
         del before
         if after is not None:
-            self._node.seen(after)
+            self.node.seen(after)
 
     def _node_labels(self) -> Mapping[str, str]:
-        node = self._node.node
+        node = self.node.node
         return {} if node is None else node.metadata.labels
 
-    async def _housekeep(self) -> None:
+    async def housekeep(self) -> None:
+        """Forget objects that no pod uses any more, until cancelled."""
         while True:
             await self._clock.sleep(_HOUSEKEEPING_S)
-            self._objects.forget_unused()
+            self.objects.forget_unused()
 
-    def _keepers(self) -> tuple[Keeper, ...]:
+    def keepers(self) -> tuple[Keeper, ...]:
         """Return the node's maintenance tasks, which run beside the pod workers."""
-        context, options = self._context, self._options
+        context, options = self.context, self._options
         return (
             self._qos_tree,
             context.logs,
@@ -327,9 +335,9 @@ class _Agent:
             logind=Logind(self._clock),
             shutdown=self._shutdown,
             workers=lambda: self._pod_manager,
-            report=self._node.report_shutdown,
+            report=self.node.report_shutdown,
             metrics=self._metrics,
-            record=self._context.paths.shutdown_record,
+            record=self.context.paths.shutdown_record,
             clock=self._clock,
         )
         return (keeper,)
@@ -344,13 +352,13 @@ class _Agent:
             client=self._client,
             pods=self._pods,
             pod_manager=self._pod_manager,
-            writer=self._context.writer,
-            node=lambda: self._node.node,
+            writer=self.context.writer,
+            node=lambda: self.node.node,
             clock=self._clock,
         )
 
     def _make_pressure_keeper(self) -> PressureKeeper:
-        context, options = self._context, self._options
+        context, options = self.context, self._options
         meter = StorageMeter(self._engine, self._observer, context.paths)
         memory = quantity.parse(self._pods_limits.get("memory", "0"))
         return PressureKeeper(
@@ -370,7 +378,7 @@ class _Agent:
             ),
             pressure=self._pressure,
             workers=lambda: self._pod_manager,
-            report=self._node.report_threshold,
+            report=self.node.report_threshold,
             metrics=self._metrics,
             clock=self._clock,
         )
@@ -388,7 +396,7 @@ class _Agent:
             events,
             clock,
             parallel_pulls=options.parallel_pulls,
-            records=self._pull_records,
+            records=self.pull_records,
             verification=options.image_verification,
         )
         cgroups = CgroupTree(self._machine.cgroups, options.cgroup_root)
@@ -399,7 +407,7 @@ class _Agent:
             is_enabled=options.is_enabled(RUNTIME_CLASS),
         )
         volumes = VolumeKeeper(
-            objects=self._objects,
+            objects=self.objects,
             tokens=PodTokens(self._client, clock),
             mounter=self._machine.mounter,
             paths=paths,
@@ -425,7 +433,7 @@ class _Agent:
             engine=engine,
             observer=self._observer,
             images=images,
-            objects=self._objects,
+            objects=self.objects,
             services=self._services,
             hooks=hooks,
             events=events,

@@ -112,7 +112,7 @@ class LogKeeper:
         """Remove the logs of a container that is being removed. Raises OSError."""
         await asyncio.to_thread(self._unlink, view.name, view.namespace, [container])
         if container.log_path:
-            await asyncio.to_thread(_remove_pieces, Path(container.log_path))
+            await asyncio.to_thread(remove_pieces, Path(container.log_path))
 
     def _unlink(self, pod: str, namespace: str, containers: Iterable[ContainerView]) -> None:
         if self._links is None:
@@ -154,10 +154,10 @@ class LogKeeper:
 
 
 def _sizes(paths: Iterable[Path]) -> list[int | None]:
-    return [_size(path) for path in paths]
+    return [size_of(path) for path in paths]
 
 
-def _size(path: Path) -> int | None:
+def size_of(path: Path) -> int | None:
     """Return the size in bytes; None for a missing file, 0 for an unreadable one."""
     try:
         return path.stat().st_size
@@ -208,7 +208,7 @@ def _compress(piece: Path) -> None:
     piece.unlink()
 
 
-def _remove_pieces(path: Path) -> None:
+def remove_pieces(path: Path) -> None:
     """Remove a log and its rotated files, including unfinished compressed ones."""
     for piece in (path, *path.parent.glob(f"{path.name}.*")):
         piece.unlink(missing_ok=True)

@@ -186,7 +186,7 @@ async def read_log(
     With `options.follow`, continues until `is_running` returns False and the end is reached. Raises
     LogReadError when the file cannot be opened or is not a log.
     """
-    reader = _LogFile(path, options)
+    reader = LogFile(path, options)
     await _open(reader, path)
     try:
         async for piece in reader.present():
@@ -198,7 +198,7 @@ async def read_log(
         reader.close()
 
 
-async def _open(reader: _LogFile, path: Path) -> None:
+async def _open(reader: LogFile, path: Path) -> None:
     """Open a log; a rotation renames it a moment before the engine makes it again."""
     try:
         reader.open()
@@ -221,7 +221,7 @@ def _is_missing(path: Path) -> bool:
     return not path.exists()
 
 
-class _LogFile:
+class LogFile:
     """An open log file and the read position."""
 
     def __init__(self, path: Path, options: LogOptions) -> None:

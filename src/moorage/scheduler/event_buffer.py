@@ -33,15 +33,15 @@ class BufferedEvent:
 class EventBuffer:
     """Forwards events to a recorder, which the caller runs. When full, drops the oldest event."""
 
-    def __init__(self, recorder: EventRecorder) -> None:
+    def __init__(self, recorder: EventRecorder, limit: int = _LIMIT) -> None:
         self._recorder = recorder
-        self._waiting: deque[BufferedEvent] = deque(maxlen=_LIMIT)
+        self._waiting: deque[BufferedEvent] = deque(maxlen=limit)
         self._has_some = asyncio.Event()
         self._dropped = 0
 
     def announce(self, about: ObjectReference, type_: str, reason: str, message: str) -> None:
         """Queue an event for recording. Does not block."""
-        if len(self._waiting) == _LIMIT:
+        if len(self._waiting) == self._waiting.maxlen:
             self._dropped += 1
         self._waiting.append(BufferedEvent(about, type_, reason, message))
         self._has_some.set()

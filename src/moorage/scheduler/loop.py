@@ -77,7 +77,10 @@ async def run_scheduler(
 
 
 class Scheduler:
-    """Connects informers, cluster state, queue and API calls. Await `run` in a task group."""
+    """Connects informers, cluster state, queue and API calls. Await `run` in a task group.
+
+    `state` is what decisions are based on, `queue` holds the pods that wait for one.
+    """
 
     def __init__(
         self,
@@ -95,25 +98,32 @@ class Scheduler:
         self._options = options
         self._clock = clock
         self._queries = QueryCache(filters_by_handler=options.filters_by_handler)
-        self._state = ClusterState(self._queries, binder.storage)
+        self.state = ClusterState(self._queries, binder.storage)
         self._binder = binder
-        self._cycle = Cycle(self._state)
-        self._queue = SchedulingQueue(
+        self._cycle = Cycle(self.state)
+        self.queue = SchedulingQueue(
             clock,
             first_backoff_s=options.first_backoff_s,
             longest_backoff_s=options.longest_backoff_s,
             longest_wait_s=options.longest_wait_s,
         )
-        self._storage = StorageEvents(self._queue, binder)
+        self._storage = StorageEvents(self.queue, binder)
         self._gated: set[str] = set()
         self._metrics = metrics or SchedulerMetrics(options.name)
         self._metrics.follow(self._pending)
 
     async def run(self) -> None:
         """Block until the informers have synced, then schedule until cancelled."""
-        informers = self._informers
-        for informer in informers.all:
+        for informer in self._informers.all:
             await informer.wait_synced()
+        self.follow()
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self.queue.run())
+            tasks.create_task(self._decide_for_ever(tasks))
+
+    def follow(self) -> None:
+        """Update the state and the queue by what the informers have and by what they receive."""
+        informers = self._informers
         # Nodes before pods: a pod must not be tried before the nodes are known.
         informers.namespaces.add_handler(self._on_namespace)
         informers.runtime_classes.add_handler(self._on_class)
@@ -123,18 +133,13 @@ class Scheduler:
         informers.claims.add_handler(self._storage.on_claim)
         informers.nodes.add_handler(self._on_node)
         informers.pods.add_handler(self._on_pod)
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._queue.run())
-            tasks.create_task(self._decide_for_ever(tasks))
 
     async def _decide_for_ever(self, tasks: asyncio.TaskGroup) -> None:
         decisions = 0
         while True:
-            entry = self._queue.take()
-            if entry is None:
-                await self._queue.wait()
+            if not self.schedule_one(tasks):
+                await self.queue.wait()
                 continue
-            self._attempt(entry, tasks)
             decisions += 1
             if decisions % _DECISIONS_A_TURN == 0:
                 await asyncio.sleep(0)
@@ -142,7 +147,7 @@ class Scheduler:
 
     def _pending(self) -> dict[str, int]:
         """Return the number of waiting pods by kind of queue. Pods being bound are in none."""
-        counts = self._queue.counts()
+        counts = self.queue.counts()
         return {
             "active": counts[Place.ACTIVE],
             "backoff": counts[Place.BACKOFF],
@@ -152,7 +157,11 @@ class Scheduler:
 
     # decisions
 
-    def _attempt(self, entry: Waiting, tasks: asyncio.TaskGroup) -> None:
+    def schedule_one(self, tasks: asyncio.TaskGroup) -> bool:
+        """Try the queue's next pod; return False if none is due. Volumes are bound in `tasks`."""
+        entry = self.queue.take()
+        if entry is None:
+            return False
         pod = entry.pod
         query = self._queries.of_waiting(pod, self._informers.runtime_classes.get)
         outcome = self._cycle.decide(pod, query)
@@ -164,12 +173,13 @@ class Scheduler:
                 tasks.create_task(self._bind_with_volumes(entry, outcome, plan))
             else:
                 self._bind(entry, outcome)
+        return True
 
     def _place(self, entry: Waiting, query: PodQuery, node_name: str) -> VolumePlan:
         """Count the pod on its node; return and reserve what its claims need there."""
         plan = self._cycle.volume_plan(entry.pod, node_name)
-        self._state.storage.reserve(plan.reserved, plan.selected, node_name)
-        self._state.assume(entry.pod, query, node_name)
+        self.state.storage.reserve(plan.reserved, plan.selected, node_name)
+        self.state.assume(entry.pod, query, node_name)
         self._wake(hints.pod_placed())
         self._end_nomination(entry.key, node_name)
         return plan
@@ -183,13 +193,12 @@ class Scheduler:
         """Bind the claims, which may take a provisioner minutes, and then the pod."""
 
         def node_labels() -> Mapping[str, str] | None:
-            node = self._state.nodes.get(node_name)
+            node = self.state.nodes.get(node_name)
             return None if node is None else node.labels
 
         def is_wanted() -> bool:
             return (
-                self._queue.get(entry.key) is entry
-                and entry.pod.metadata.deletion_timestamp is None
+                self.queue.get(entry.key) is entry and entry.pod.metadata.deletion_timestamp is None
             )
 
         try:
@@ -201,24 +210,24 @@ class Scheduler:
             self._not_bound(entry, node_name, str(error))
             return
         # The pod is being deleted, or is gone.
-        if self._state.forget(entry.key):
-            self._wake(hints.room_freed(self._state.nodes.get(node_name)))
-        if self._queue.get(entry.key) is entry:
-            self._queue.remove(entry.key)
+        if self.state.forget(entry.key):
+            self._wake(hints.room_freed(self.state.nodes.get(node_name)))
+        if self.queue.get(entry.key) is entry:
+            self.queue.remove(entry.key)
 
     def _not_bound(self, entry: Waiting, node_name: str, message: str) -> None:
         """Release the node's resources after a failed binding and retry the pod with backoff."""
         self._count(entry, ERROR)
-        if self._state.forget(entry.key):
-            self._wake(hints.room_freed(self._state.nodes.get(node_name)))
-        if self._queue.get(entry.key) is not entry:
+        if self.state.forget(entry.key):
+            self._wake(hints.room_freed(self.state.nodes.get(node_name)))
+        if self.queue.get(entry.key) is not entry:
             return
         if entry.pod.metadata.deletion_timestamp is not None:
-            self._queue.remove(entry.key)
+            self.queue.remove(entry.key)
             return
         self._actions.report_failure(entry.pod, message)
         self._report(entry, status.SCHEDULER_ERROR, message)
-        self._queue.retry(entry)
+        self.queue.retry(entry)
 
     def _give_up_for_now(self, entry: Waiting, query: PodQuery, outcome: Unschedulable) -> None:
         self._count(entry, UNSCHEDULABLE)
@@ -227,14 +236,14 @@ class Scheduler:
             self._actions.report_unknown_handler(entry.pod, query.handler)
         if outcome.preemption is not None:
             self._preempt(entry, query, outcome.preemption, outcome.message)
-        elif outcome.ends_nomination and self._state.nomination_of(entry.pod):
-            freed = self._state.withdraw(entry.key)
+        elif outcome.ends_nomination and self.state.nomination_of(entry.pod):
+            freed = self.state.withdraw(entry.key)
             self._report(entry, status.UNSCHEDULABLE, outcome.message, nominates=True)
             if freed:
-                self._wake(hints.room_freed(self._state.nodes.get(freed)))
+                self._wake(hints.room_freed(self.state.nodes.get(freed)))
         else:
             self._report(entry, status.UNSCHEDULABLE, outcome.message)
-        self._queue.park(entry, outcome.rejected_by, query)
+        self.queue.park(entry, outcome.rejected_by, query)
         self._storage.parked(entry, outcome.rejected_by)
 
     def _preempt(
@@ -243,10 +252,10 @@ class Scheduler:
         node_name = preemption.node_name
         for weaker in self._weaker_nominations(entry, node_name):
             self._withdraw(weaker)
-        self._state.nominate(entry.pod, query, node_name)
+        self.state.nominate(entry.pod, query, node_name)
         self._report(entry, status.UNSCHEDULABLE, message, nominates=True, node_name=node_name)
         for victim in preemption.victims:
-            self._state.set_leaving(victim.key)
+            self.state.set_leaving(victim.key)
         self._actions.evict(entry.pod, preemption, lambda victim: self._not_evicted(entry, victim))
 
     def _count(self, entry: Waiting, result: str) -> None:
@@ -259,32 +268,32 @@ class Scheduler:
         self._metrics.scheduled(name, handler, self._clock.monotonic() - entry.since)
 
     def _not_evicted(self, entry: Waiting, victim: Pod) -> None:
-        self._state.set_leaving(object_key(victim.metadata), is_leaving=False)
-        self._queue.promote(entry)
+        self.state.set_leaving(object_key(victim.metadata), is_leaving=False)
+        self.queue.promote(entry)
 
     def _end_nomination(self, key: str, home: str) -> None:
         """Remove a placed pod's nomination; if to another node, requeue pods that fit there."""
-        kept = self._state.withdraw(key)
+        kept = self.state.withdraw(key)
         if kept is not None and kept != home:
-            self._wake(hints.room_freed(self._state.nodes.get(kept)))
+            self._wake(hints.room_freed(self.state.nodes.get(kept)))
 
     def _weaker_nominations(self, entry: Waiting, node_name: str) -> list[Placed]:
         return [
             nominated
-            for nominated in self._state.nominated_on(node_name)
+            for nominated in self.state.nominated_on(node_name)
             if nominated.priority < entry.priority
         ]
 
     def _withdraw(self, weaker: Placed) -> None:
         """Remove the nomination of a lower-priority pod and requeue that pod."""
-        self._state.withdraw(weaker.key)
+        self.state.withdraw(weaker.key)
         patch = status.with_nomination(status.no_change(weaker.pod), None)
         self._actions.patch_status(weaker.pod, patch)
-        waiting = self._queue.get(weaker.key)
+        waiting = self.queue.get(weaker.key)
         if waiting is not None:
             # The informer shows the nomination until the patch is written.
             waiting.pod = status.without_nomination(waiting.pod)
-            self._queue.promote(waiting)
+            self.queue.promote(waiting)
 
     def _report(
         self,
@@ -315,17 +324,17 @@ class Scheduler:
         self._actions.patch_status(entry.pod, patch)
 
     def _wake(self, hint: Hint) -> None:
-        self._queue.wake_if(hint)
+        self.queue.wake_if(hint)
 
     # events
 
     def _on_node(self, before: Node | None, after: Node | None) -> None:
         if after is None:
             assert before is not None
-            self._state.remove_node(before.metadata.name)
+            self.state.remove_node(before.metadata.name)
             self._wake(hints.node_gone())
-        elif self._state.set_node(after):
-            info = self._state.nodes[after.metadata.name]
+        elif self.state.set_node(after):
+            info = self.state.nodes[after.metadata.name]
             known = NodeInfo(before) if before is not None else None
             self._wake(hints.node_changed(known, info))
 
@@ -337,16 +346,16 @@ class Scheduler:
         known = after or before
         assert known is not None
         labels = after.metadata.labels if after is not None else None
-        if self._state.set_namespace(known.metadata.name, labels):
+        if self.state.set_namespace(known.metadata.name, labels):
             self._wake(hints.namespace_changed())
 
     def _on_disruption_budget(
         self, before: PodDisruptionBudget | None, after: PodDisruptionBudget | None
     ) -> None:
         if after is not None:
-            self._state.disruption_budgets.put(after)
+            self.state.disruption_budgets.put(after)
         elif before is not None:
-            self._state.disruption_budgets.remove(before)
+            self.state.disruption_budgets.remove(before)
 
     def _on_pod(self, before: Pod | None, after: Pod | None) -> None:
         if before is not None and (after is None or before.metadata.uid != after.metadata.uid):
@@ -361,34 +370,34 @@ class Scheduler:
 
     def _gone(self, pod: Pod) -> None:
         key = object_key(pod.metadata)
-        self._queue.remove(key)
+        self.queue.remove(key)
         self._storage.pod_gone(key, pod)
         self._gated.discard(key)
-        home = self._state.home_of(key)
-        self._state.remove_pod(pod)
-        for node_name in {home, self._state.withdraw(key)} - {None}:
-            self._wake(hints.room_freed(self._state.nodes.get(node_name or "")))
+        home = self.state.home_of(key)
+        self.state.remove_pod(pod)
+        for node_name in {home, self.state.withdraw(key)} - {None}:
+            self._wake(hints.room_freed(self.state.nodes.get(node_name or "")))
 
     def _bound(self, before: Pod | None, after: Pod) -> None:
         key = object_key(after.metadata)
         if not occupies_node(after):
             self._gone(after)
             return
-        entry = self._queue.get(key)
+        entry = self.queue.get(key)
         if entry is not None and entry.place is Place.TAKEN:
             self._count(entry, SCHEDULED)
             self._count_start(entry)
-        self._queue.remove(key)
+        self.queue.remove(key)
         self._gated.discard(key)
         self._end_nomination(key, after.spec.node_name)
-        was_counted = self._state.home_of(key) == after.spec.node_name
-        self._state.set_pod(after)
+        was_counted = self.state.home_of(key) == after.spec.node_name
+        self.state.set_pod(after)
         if not was_counted or (
             before is not None and before.metadata.labels != after.metadata.labels
         ):
             self._wake(hints.pod_placed())
         if before is not None and before.spec.node_name and before.spec != after.spec:
-            self._wake(hints.room_freed(self._state.nodes.get(after.spec.node_name)))
+            self._wake(hints.room_freed(self.state.nodes.get(after.spec.node_name)))
 
     def _unbound(self, before: Pod | None, after: Pod) -> None:
         key = object_key(after.metadata)
@@ -404,21 +413,21 @@ class Scheduler:
             self._gate(after)
             return
         self._gated.discard(key)
-        entry = self._queue.get(key)
+        entry = self.queue.get(key)
         if entry is None:
-            self._queue.add(after)
+            self.queue.add(after)
             self._renominate(after)
         else:
             entry.pod = after
             if before is not None and (
                 before.spec != after.spec or before.metadata.labels != after.metadata.labels
             ):
-                self._queue.promote(entry)
+                self.queue.promote(entry)
 
     def _drop_unscheduled(self, key: str, pod: Pod) -> None:
         """Drop a pod that is not, or no longer, ours; keep an assumed one until it is bound."""
-        entry = self._queue.get(key)
-        if entry is not None and self._state.is_assumed(key):
+        entry = self.queue.get(key)
+        if entry is not None and self.state.is_assumed(key):
             entry.pod = pod
             self._storage.pod_gone(key, pod)
         else:
@@ -438,4 +447,4 @@ class Scheduler:
         node_name = pod.status.nominated_node_name
         if node_name:
             query = self._queries.of_waiting(pod, self._informers.runtime_classes.get)
-            self._state.nominate(pod, query, node_name)
+            self.state.nominate(pod, query, node_name)

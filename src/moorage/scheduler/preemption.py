@@ -66,7 +66,7 @@ def preempt(
     if refusal:
         return NoPreemption(refusal)
     hopeful = [name for name, rejection in rejections.items() if rejection.is_resolvable]
-    preemptions, failed = _dry_run(pod, query, state, cross, hopeful, rng, volumes)
+    preemptions, failed = dry_run(pod, query, state, cross, hopeful, rng, volumes)
     if preemptions:
         return min(preemptions, key=_cost)
     reasons = messages.histogram(failed)
@@ -104,7 +104,7 @@ def _is_leaving_for_us(pod: Pod) -> bool:
     )
 
 
-def _dry_run(
+def dry_run(
     pod: Pod,
     query: PodQuery,
     state: ClusterState,

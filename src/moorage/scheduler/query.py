@@ -67,8 +67,9 @@ class PodQuery:
 class QueryCache:
     """Bounded cache of queries by template. `filters_by_handler` is as in SchedulerOptions."""
 
-    def __init__(self, *, filters_by_handler: bool = True) -> None:
+    def __init__(self, *, filters_by_handler: bool = True, most: int = _REMEMBERED) -> None:
         self._filters_by_handler = filters_by_handler
+        self._most = most
         self._known: OrderedDict[object, PodQuery] = OrderedDict()
 
     def of_placed(self, pod: Pod) -> PodQuery:
@@ -96,7 +97,7 @@ class QueryCache:
         query = self._known.get(key)
         if query is None:
             query = self._known[key] = make_query(_without_node_name(pod), handler, missing_class)
-            if len(self._known) > _REMEMBERED:
+            if len(self._known) > self._most:
                 self._known.popitem(last=False)
         return query
 

@@ -85,6 +85,11 @@ class SchedulingQueue:
     def __len__(self) -> int:
         return len(self._entries)
 
+    @property
+    def timers(self) -> int:
+        """Return how many timers are set, those that no longer count included."""
+        return len(self._timers)
+
     def counts(self) -> dict[Place, int]:
         """Return the number of pods in each place."""
         counts = dict.fromkeys(Place, 0)
@@ -174,7 +179,7 @@ class SchedulingQueue:
         """Release pods whose backoff or longest wait has passed, until cancelled."""
         while True:
             self._has_timer.clear()
-            pause_s = self._release_due()
+            pause_s = self.release_due()
             if pause_s is None:
                 await self._has_timer.wait()
             else:
@@ -224,7 +229,7 @@ class SchedulingQueue:
     def _current_timers(self) -> Iterator[tuple[float, int, Waiting]]:
         return (timer for timer in self._timers if timer[2].ticket == timer[1])
 
-    def _release_due(self) -> float | None:
+    def release_due(self) -> float | None:
         """Activate every pod that is due. Returns the seconds until the next; None without one."""
         now = self._clock.monotonic()
         while self._timers:

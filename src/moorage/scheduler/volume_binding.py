@@ -47,11 +47,12 @@ class VolumeBinder:
         self.storage = StorageState()
         self._clock = clock
         self._longest_wait_s = longest_wait_s
-        self._waiting: dict[str, set[asyncio.Event]] = {}
+        self.waiting: dict[str, set[asyncio.Event]] = {}
+        """The events of bindings, by the key of the volume or claim that they wait for."""
 
     def notify(self, key: str) -> None:
         """Wake the pods that wait for this volume or claim, which has changed."""
-        for changed in self._waiting.get(key, ()):
+        for changed in self.waiting.get(key, ()):
             changed.set()
 
     async def bind(
@@ -70,7 +71,7 @@ class VolumeBinder:
         keys = [*(name for name, _ in plan.reserved), *(key for _, key in plan.reserved)]
         keys += plan.selected
         for key in keys:
-            self._waiting.setdefault(key, set()).add(changed)
+            self.waiting.setdefault(key, set()).add(changed)
         try:
             try:
                 written = await self._write(plan, node_name)
@@ -91,10 +92,10 @@ class VolumeBinder:
         finally:
             self.storage.release(plan.reserved, plan.selected)
             for key in keys:
-                waiting = self._waiting.get(key, set())
+                waiting = self.waiting.get(key, set())
                 waiting.discard(changed)
                 if not waiting:
-                    self._waiting.pop(key, None)
+                    self.waiting.pop(key, None)
 
     async def _write(self, plan: VolumePlan, node_name: str) -> _Written:
         written = _Written()

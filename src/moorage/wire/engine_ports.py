@@ -46,3 +46,24 @@ def engine_listeners(pid: int | None, addresses: Sequence[str]) -> tuple[Listene
         for address, port in listeners
         for name in (addresses if address.is_unspecified else (str(address),))
     )
+
+
+class EngineProcess:
+    """The process of an external engine, and its listeners; looked at every `poll_s`."""
+
+    poll_s = 10.0
+
+    def find(self, endpoint: str) -> int | None:
+        return engine_process(endpoint)
+
+    def listeners_of(self, pid: int | None, addresses: tuple[str, ...]) -> tuple[Listener, ...]:
+        return engine_listeners(pid, addresses)
+
+    def listeners(self, endpoint: str, node_ip: str) -> tuple[Listener, ...]:
+        """Return the engine's listeners on a node, which pods cannot have as host ports.
+
+        None without an endpoint: our own engine's part protects its own port.
+        """
+        if not endpoint:
+            return ()
+        return self.listeners_of(self.find(endpoint), ("127.0.0.1", node_ip))

@@ -74,11 +74,17 @@ class _Target(msgspec.Struct, frozen=True):
 class WebhookClient:
     """Posts to webhooks. `async with` holds the connections."""
 
-    def __init__(self, service_authority: ServiceAuthority) -> None:
+    def __init__(
+        self,
+        service_authority: ServiceAuthority,
+        turns: LargeAnswerTurns | None = None,
+        most_bytes: int = MAX_ANSWER_BYTES,
+    ) -> None:
+        """`most_bytes` limits answers whose call sets no limit of its own."""
         self._service_authority = service_authority
-        self._contexts: OrderedDict[str, ssl.SSLContext] = OrderedDict()
-        self._large = asyncio.Semaphore(_LARGE)
-        self._large_of: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
+        self._most_bytes = most_bytes
+        self._contexts = TlsContexts()
+        self._turns = turns or LargeAnswerTurns()
         self._http: aiohttp.ClientSession
 
     async def __aenter__(self) -> Self:
@@ -128,7 +134,7 @@ class WebhookClient:
                 "Host": target.authority, "Accept": _JSON, "Accept-Encoding": "identity",
                 "Content-Type": _JSON, "User-Agent": _USER_AGENT,
             },
-            ssl=self._context(config.get("caBundle", "")),
+            ssl=self._contexts.trusting(config.get("caBundle", "")),
             server_hostname=target.host,
             allow_redirects=False,
         ) as answer:  # fmt: skip
@@ -147,16 +153,10 @@ class WebhookClient:
             if most_bytes is not None:
                 _verify_size(read, most_bytes)
             if len(read) > LARGE_ANSWER_BYTES:
-                async with self._turn(host):
-                    return await read_bounded(answer.content, most_bytes, read)
+                async with self._turns.of(host):
+                    limit = self._most_bytes if most_bytes is None else most_bytes
+                    return await read_bounded(answer.content, limit, read)
         return bytes(read)
-
-    @asynccontextmanager
-    async def _turn(self, host: str) -> AsyncIterator[None]:
-        """Wait for the turn of a large answer."""
-        of_host = self._large_of.setdefault(host, asyncio.Semaphore(_LARGE_OF_HOST))
-        async with of_host, self._large:
-            yield
 
     def _target(self, config: dict[str, Any], shown: str) -> _Target:
         """Return where the webhook is. Raises StatusError for a service without ready pods."""
@@ -170,7 +170,31 @@ class WebhookClient:
         url = urlunsplit(parts._replace(netloc=authority))
         return _Target(shown, url, parts.hostname or "", parts.netloc)
 
-    def _context(self, bundle: str) -> ssl.SSLContext:
+
+class LargeAnswerTurns:
+    """Turns in which large answers are read: a few of each host, and a few in all."""
+
+    def __init__(self, most: int = _LARGE, most_of_host: int = _LARGE_OF_HOST) -> None:
+        self._all = asyncio.Semaphore(most)
+        self._most_of_host = most_of_host
+        self._hosts: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
+
+    @asynccontextmanager
+    async def of(self, host: str) -> AsyncIterator[None]:
+        """Wait for a turn, and have it within the block."""
+        of_host = self._hosts.setdefault(host, asyncio.Semaphore(self._most_of_host))
+        async with of_host, self._all:
+            yield
+
+
+class TlsContexts:
+    """TLS contexts by the authorities that they trust; the ones used last are kept."""
+
+    def __init__(self, most: int = _CONTEXTS) -> None:
+        self._most = most
+        self._contexts: OrderedDict[str, ssl.SSLContext] = OrderedDict()
+
+    def trusting(self, bundle: str) -> ssl.SSLContext:
         """Return the TLS context that trusts a CA bundle, in base64; without one the system's.
 
         Raises ValueError for a bundle that OpenSSL cannot read.
@@ -185,7 +209,7 @@ class WebhookClient:
                 context = ssl.create_default_context(cadata=pem)
             except ssl.SSLError as error:
                 raise ValueError(f"unable to load root certificates: {error.reason}") from error
-            if len(self._contexts) >= _CONTEXTS:
+            if len(self._contexts) >= self._most:
                 self._contexts.popitem(last=False)
         self._contexts[bundle] = context
         return context
@@ -205,15 +229,14 @@ def _shown_url(config: dict[str, Any], query: str) -> str:
 
 async def read_bounded(
     content: aiohttp.StreamReader,
-    most_bytes: int | None = None,
+    most_bytes: int = MAX_ANSWER_BYTES,
     begun: bytes | bytearray = b"",
 ) -> bytes:
     """Read an answer whole, after what has been read. Raises CallError when it is too large."""
     read = bytearray(begun)
-    limit = MAX_ANSWER_BYTES if most_bytes is None else most_bytes
     async for piece in content.iter_any():
         read += piece
-        _verify_size(read, limit)
+        _verify_size(read, most_bytes)
     return bytes(read)
 
 

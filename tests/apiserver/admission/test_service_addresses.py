@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from moorage.api.errors import InvalidError
 from moorage.api.services import Service
-from moorage.apiserver.admission import service_addresses
 from moorage.apiserver.admission.service_addresses import NODE_PORTS, ServiceAddresses
 from moorage.apiserver.registry.kind import Obj
 from moorage.apiserver.registry.kinds.service import SERVICE
@@ -25,13 +24,15 @@ NETWORK = ipaddress.IPv4Network("10.96.0.0/24")
 class Services:
     """The services there are, and the plugin that looks at them."""
 
-    def __init__(self, network: ipaddress.IPv4Network = NETWORK) -> None:
+    def __init__(
+        self, network: ipaddress.IPv4Network = NETWORK, node_ports: range = NODE_PORTS
+    ) -> None:
         self.network = network
         self.stored: list[Service] = []
         self.networks = [network]
         self.claimed: list[str] = []
         self.plugin = ServiceAddresses(
-            lambda: self.stored, lambda: self.networks, lambda: self.claimed
+            lambda: self.stored, lambda: self.networks, lambda: self.claimed, node_ports
         )
         self.running: list[Attributes] = []
 
@@ -235,9 +236,8 @@ def test_a_node_port_must_be_free_and_in_range(wanted: int, why: str) -> None:
 
 
 @pytest.mark.parametrize("chosen", [{}, {"nodePort": 30000}])
-def test_a_dry_run_keeps_no_node_port(monkeypatch: pytest.MonkeyPatch, chosen: Obj) -> None:
-    monkeypatch.setattr(service_addresses, "NODE_PORTS", range(30000, 30001))
-    services = Services()
+def test_a_dry_run_keeps_no_node_port(chosen: Obj) -> None:
+    services = Services(node_ports=range(30000, 30001))
 
     def ask(*, is_dry_run: bool) -> int:
         spec = {"type": "NodePort", "ports": [port(**chosen)]}

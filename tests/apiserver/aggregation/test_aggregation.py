@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from moorage.apiserver.aggregation import backend as forward
-from moorage.apiserver.server import assembly
+from moorage.apiserver.server.request_deadlines import CallLimits
 from tests.apiserver.aggregation.extension_server import (
     GROUP,
     PLACE,
@@ -31,11 +30,20 @@ AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryLi
 
 
 @pytest.fixture
-async def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Running]:
+def call_limits() -> CallLimits:
+    return CallLimits()
+
+
+@pytest.fixture
+async def server(tmp_path: Path, call_limits: CallLimits) -> AsyncIterator[Running]:
     places: dict[tuple[str, str, int], str] = {}
     # Proxies reach neither loopback nor addresses without a pod, and the tests have nothing else.
-    monkeypatch.setattr(assembly, "service_authority", lambda _, *service: places[service])
-    async with serving(tmp_path, runs=True) as running:
+    async with serving(
+        tmp_path,
+        runs=True,
+        find_service=lambda _, *service: places[service],
+        call_limits=call_limits,
+    ) as running:
         running.places = places  # type: ignore[attr-defined]
         yield running
 
@@ -208,14 +216,14 @@ async def test_a_redirect_is_refused(server: Running, available: ExtensionServer
     assert "Location" not in answer.headers
 
 
+@pytest.mark.parametrize("call_limits", [CallLimits(extension_s=0.2)])
 async def test_a_server_that_does_not_answer_in_time(
-    server: Running, available: ExtensionServer, monkeypatch: pytest.MonkeyPatch
+    server: Running, available: ExtensionServer
 ) -> None:
     async def hang(_: web.BaseRequest) -> web.Response:
         await asyncio.sleep(30)
         return web.Response()
 
-    monkeypatch.setattr(forward, "_ANSWER_S", 0.2)
     available.answers[FLUNDERS] = hang
     assert (await server.ask("GET", FLUNDERS)).status == 504
 

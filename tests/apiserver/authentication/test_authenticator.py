@@ -37,7 +37,7 @@ def der(directory: Path, subject: Subject) -> bytes:
 class Door:
     """An authenticator and what it knows."""
 
-    def __init__(self, *, allows_anonymous: bool = False) -> None:
+    def __init__(self, *, allows_anonymous: bool = False, **more: Any) -> None:
         self.tokens = Tokens()
         self.secrets: dict[str, Secret] = {}
         self.authenticator = Authenticator(
@@ -46,6 +46,7 @@ class Door:
             bootstrap_tokens=BootstrapTokens(self.secrets.get, self.tokens.clock),
             allows_anonymous=allows_anonymous,
             clock=self.tokens.clock,
+            **more,
         )
 
     def user(self, authorization: str = "", certificate: bytes | None = None) -> User:
@@ -126,10 +127,8 @@ def test_a_token_is_remembered_for_a_short_while(door: Door) -> None:
         door.user(token)
 
 
-def test_the_oldest_of_many_tokens_are_forgotten(
-    door: Door, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("moorage.apiserver.authentication.authenticator._REMEMBERED", 2)
+def test_the_oldest_of_many_tokens_are_forgotten() -> None:
+    door = Door(remembers=2)
     tokens = [f"Bearer {door.tokens.issue(seconds=600 + extra)}" for extra in range(3)]
     for token in tokens:
         assert door.user(token)

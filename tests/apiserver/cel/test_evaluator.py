@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from moorage.apiserver.cel import evaluator as module
 from moorage.apiserver.cel.evaluator import BusyError, Evaluator, LimitError
 from moorage.apiserver.cel.messages import Violation
 from moorage.linux.child import Child
@@ -159,24 +158,19 @@ async def test_a_request_that_is_given_up_does_not_answer_the_next(evaluator: Ev
     assert await evaluator.violations("b", schema("true"), {"text": "x"}, None) == []
 
 
-async def test_many_requests_wait_and_too_many_are_refused(
-    evaluator: Evaluator, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_many_requests_wait_and_too_many_are_refused(evaluator: Evaluator) -> None:
     asked = [evaluator.violations("a", FINE, {"text": "x"}, None) for _ in range(50)]
     assert await asyncio.gather(*asked) == [BROKEN] * 50
-    monkeypatch.setattr(module, "_WAITING", 3)
-    async with Evaluator() as other:
+    async with Evaluator(waiting=3) as other:
         asked = [other.violations("a", FINE, {"text": "x"}, None) for _ in range(5)]
         answers = await asyncio.gather(*asked, return_exceptions=True)
     assert [type(answer) for answer in answers] == [list] * 3 + [BusyError] * 2
 
 
-async def test_a_worker_that_cannot_start_is_an_error(
-    evaluator: Evaluator, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr("sys.executable", str(tmp_path / "none"))
-    with pytest.raises(LimitError):
-        await evaluator.violations("a", FINE, {"text": "x"}, None)
+async def test_a_worker_that_cannot_start_is_an_error(tmp_path: Path) -> None:
+    async with Evaluator(python=str(tmp_path / "none")) as evaluator:
+        with pytest.raises(LimitError):
+            await evaluator.violations("a", FINE, {"text": "x"}, None)
 
 
 async def test_the_worker_ends_with_its_evaluator() -> None:

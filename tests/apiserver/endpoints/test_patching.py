@@ -13,9 +13,9 @@ from moorage.apiserver.endpoints.patching import (
     JSON_PATCH,
     MERGE_PATCH,
     STRATEGIC_PATCH,
-    _excess,
-    _parse,
-    _settle,
+    excess_of,
+    parse_patch,
+    settle_complaints,
 )
 from moorage.apiserver.registry.request import Request, User
 from tests.apiserver.running_server import serving
@@ -24,12 +24,12 @@ from tests.apiserver.running_server import serving
 @pytest.mark.parametrize("media", [JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH])
 def test_a_body_is_json(media: str) -> None:
     body = b'[{"op":"add"}]' if media == JSON_PATCH else b'{"a":{"b":1}}'
-    patch, complaints = _parse(body, media)
+    patch, complaints = parse_patch(body, media)
     assert patch == ([{"op": "add"}] if media == JSON_PATCH else {"a": {"b": 1}})
     assert complaints == []
     prefix = "" if media == STRATEGIC_PATCH else "error decoding patch: "
     with pytest.raises(BadRequestError) as caught:
-        _parse(b"{", media)
+        parse_patch(b"{", media)
     assert caught.value.message.startswith(f"{prefix}json parse error")
 
 
@@ -41,11 +41,11 @@ def test_a_body_is_json(media: str) -> None:
 )
 def test_a_merge_is_an_object(media: str, prefix: str, body: bytes, kind: str) -> None:
     with pytest.raises(BadRequestError) as caught:
-        _parse(body, media)
+        parse_patch(body, media)
     assert caught.value.message == (
         f"{prefix}json: cannot unmarshal {kind} into Go value of type map[string]interface {{}}"
     )
-    assert _parse(body, JSON_PATCH)[0] in ([], "a", 1)
+    assert parse_patch(body, JSON_PATCH)[0] in ([], "a", 1)
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_a_merge_is_an_object(media: str, prefix: str, body: bytes, kind: str) -
     ],
 )
 def test_repeated_keys_are_found_where_they_are(body: bytes, fields: list[str]) -> None:
-    _, complaints = _parse(body, MERGE_PATCH)
+    _, complaints = parse_patch(body, MERGE_PATCH)
     assert complaints == [f'duplicate field "{field}"' for field in fields]
 
 
@@ -73,16 +73,16 @@ def _deep(levels: int) -> Any:
 @pytest.mark.parametrize("key", ["spec", "metadata"])
 def test_an_object_is_bounded_its_managed_fields_aside(key: str) -> None:
     deep = _deep(bounds.MAX_DEPTH)
-    assert _excess({key: deep}) == bounds.TOO_DEEP
-    assert _excess({key: _deep(5), "metadata": {"managedFields": deep}}) == ""
-    assert _excess({"metadata": {"managedFields": deep, "labels": deep}}) == bounds.TOO_DEEP
+    assert excess_of({key: deep}) == bounds.TOO_DEEP
+    assert excess_of({key: _deep(5), "metadata": {"managedFields": deep}}) == ""
+    assert excess_of({"metadata": {"managedFields": deep, "labels": deep}}) == bounds.TOO_DEEP
 
 
 @pytest.mark.parametrize("odd", [[], "text", None, {}, {"metadata": None}, {"metadata": []}])
 def test_values_other_than_objects_are_bounded_too(odd: Any) -> None:
-    assert _excess(odd) == ""
-    assert _excess([_deep(bounds.MAX_DEPTH)]) == bounds.TOO_DEEP
-    assert _excess({"metadata": [_deep(bounds.MAX_DEPTH)]}) == bounds.TOO_DEEP
+    assert excess_of(odd) == ""
+    assert excess_of([_deep(bounds.MAX_DEPTH)]) == bounds.TOO_DEEP
+    assert excess_of({"metadata": [_deep(bounds.MAX_DEPTH)]}) == bounds.TOO_DEEP
 
 
 @pytest.mark.parametrize("validation", ["Ignore", "Warn", "Strict"])
@@ -91,12 +91,12 @@ def test_complaints_are_ignored_warned_of_or_refused(validation: str) -> None:
         return Request(user=User("a"), user_agent="", field_validation=validation)
 
     asked = request()
-    _settle(asked, [], lambda: "never shown")
+    settle_complaints(asked, [], lambda: "never shown")
     assert list(asked.warnings) == []
     complaints = ['unknown field "x"', 'duplicate field "y"']
     if validation == "Strict":
         with pytest.raises(InvalidError) as caught:
-            _settle(asked, complaints, lambda: "{}")
+            settle_complaints(asked, complaints, lambda: "{}")
         why = f"strict decoding error: {', '.join(complaints)}"
         assert caught.value.message == f' "" is invalid: patch: Invalid value: "{{}}": {why}'
         assert caught.value.details == {
@@ -104,7 +104,7 @@ def test_complaints_are_ignored_warned_of_or_refused(validation: str) -> None:
                         "message": f'Invalid value: "{{}}": {why}', "field": "patch"}]
         }  # fmt: skip
         return
-    _settle(asked, complaints, lambda: "{}")
+    settle_complaints(asked, complaints, lambda: "{}")
     assert list(asked.warnings) == (complaints if validation == "Warn" else [])
 
 

@@ -14,11 +14,12 @@ import pytest
 from aiohttp import HttpVersion10, HttpVersion11
 
 from moorage.api.errors import NotFoundError, StatusError, TooManyRequestsError, UnauthorizedError
-from moorage.apiserver.endpoints import replies
 from moorage.apiserver.endpoints.negotiation import Representation
 from moorage.apiserver.endpoints.replies import (
+    LIMITS,
     DirectResponse,
     Reply,
+    ReplyLimits,
     Sender,
     error_reply,
     formed,
@@ -124,10 +125,12 @@ class Connection:
         self.drains += 1
         await self.reads.wait()
 
-    async def send(self, reply: Reply, *, done: Any = None) -> tuple[bytes, bytes]:
+    async def send(
+        self, reply: Reply, *, done: Any = None, limits: ReplyLimits = LIMITS
+    ) -> tuple[bytes, bytes]:
         """Head and body of an answer, as written."""
         stand_in: Any = self
-        await DirectResponse(reply, "id-1", done).prepare(stand_in)
+        await DirectResponse(reply, "id-1", done, limits=limits).prepare(stand_in)
         head, _, body = self.written.partition(b"\r\n\r\n")
         return head, body
 
@@ -192,16 +195,13 @@ async def test_a_slow_client_is_waited_for(size: int, drains: int) -> None:
 
 
 @pytest.mark.parametrize("size", [10, 200_000])
-async def test_a_client_that_never_reads_is_disconnected(
-    size: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(replies, "_PATIENCE_S", 0.01)
-    monkeypatch.setattr(replies, "_SLOWEST_BYTES_S", 10**9)
+async def test_a_client_that_never_reads_is_disconnected(size: int) -> None:
+    limits = ReplyLimits(patience_s=0.01, slowest_bytes_s=1e9)
     connection = Connection()
     connection.protocol.writing_paused = True
     connection.reads.clear()
     with pytest.raises(ConnectionResetError, match="does not read"):
-        await connection.send(Reply(b"x" * size))
+        await connection.send(Reply(b"x" * size), limits=limits)
     assert connection.is_aborted
 
 
@@ -236,7 +236,7 @@ async def _sent(
 
 async def test_large_answers_count_until_they_are_sent() -> None:
     budget = Budget(total=10 * _LARGE, per_user=2 * _LARGE)
-    sender = Sender(budget)
+    sender = Sender(budget=budget)
     alice, bob = "alice", "bob"
     first = (await _sent(sender, _LARGE, alice))[1]
     assert budget.held == _LARGE
@@ -334,7 +334,7 @@ async def test_a_client_of_http_1_0_reads_a_long_body_to_the_end_of_the_connecti
 
 async def test_a_long_body_counts_until_it_is_sent_or_breaks() -> None:
     budget = Budget(total=10**9, per_user=10**9)
-    sender = Sender(budget)
+    sender = Sender(budget=budget)
     stand_in: Any = Connection()
     for is_broken in (False, True):
         long = Long((b"abc",), 100, is_broken)
@@ -349,6 +349,11 @@ async def test_a_long_body_counts_until_it_is_sent_or_breaks() -> None:
 
 
 async def test_an_end_of_file_is_not_written_twice() -> None:
+    connection = Connection()
+    stand_in: Any = connection
     response = DirectResponse(Reply(b""), "id")
+    await response.prepare(stand_in)
+    written = connection.written
     await response.write_eof()
-    assert response._eof_sent
+    await response.write_eof()
+    assert connection.written == written

@@ -6,28 +6,35 @@ import asyncio
 import json
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 from aiohttp import web
-from multidict import CIMultiDict
+from aiohttp.http_writer import StreamWriter
+from aiohttp.test_utils import make_mocked_request
 
 from moorage.api.errors import BadRequestError
-from moorage.apiserver.endpoints import watch
 from moorage.apiserver.endpoints.negotiation import PARTIAL, TABLE, Representation
-from moorage.apiserver.endpoints.watch import WatchStreams
+from moorage.apiserver.endpoints.watch import (
+    Body,
+    Chunks,
+    WatchStreams,
+    WatchTimes,
+    options_of,
+    response_of,
+)
 from moorage.apiserver.registry.codec import Codec, Media
 from moorage.apiserver.registry.kinds import STORED_KINDS
 from moorage.apiserver.registry.schema import load_schema
 from moorage.apiserver.registry.stored import Stored, StoredFactory, to_value
-from moorage.apiserver.storage import SqliteStore, WatchCache
+from moorage.apiserver.storage import QueueBudget, SqliteStore, WatchCache
 from tests.clocks import FakeClock
 
 CLASS = next(kind for kind in STORED_KINDS if kind.name == "RuntimeClass")
 V1, V1ALPHA1 = CLASS.served[0], CLASS.served[-1]
 FACTORY = StoredFactory(STORED_KINDS)
 _NOTHING: Any = None
-STREAMS = WatchStreams(_NOTHING, Codec(load_schema()), FakeClock(), "store")
+STREAMS = WatchStreams(_NOTHING, Codec(load_schema()), FakeClock(), "store", WatchTimes())
 
 
 def item(name: str, revision: int) -> Stored:
@@ -53,7 +60,7 @@ def frame(made: bytes) -> Any:
 
 
 def test_frames_of_whole_objects_are_in_the_version_asked_for() -> None:
-    new, old = (STREAMS._frame_of(call(served), Representation()) for served in (V1, V1ALPHA1))
+    new, old = (STREAMS.frame_of(call(served), Representation()) for served in (V1, V1ALPHA1))
     for _ in range(2):
         for type_, revision in (("ADDED", 3), ("MODIFIED", 3), ("MODIFIED", 4)):
             meta = {"resourceVersion": str(revision), "name": "a"}
@@ -71,7 +78,7 @@ def test_frames_of_whole_objects_are_in_the_version_asked_for() -> None:
 
 @pytest.mark.parametrize("version", ["v1", "v1beta1"])
 def test_frames_of_metadata(version: str) -> None:
-    make = STREAMS._frame_of(call(), Representation(as_=PARTIAL, version=version))
+    make = STREAMS.frame_of(call(), Representation(as_=PARTIAL, version=version))
     assert frame(make("DELETED", item("a", 3))) == {
         "type": "DELETED",
         "object": {"kind": PARTIAL, "apiVersion": f"meta.k8s.io/{version}",
@@ -81,13 +88,13 @@ def test_frames_of_metadata(version: str) -> None:
 
 @pytest.mark.parametrize("version", ["v1", "v1beta1"])
 def test_only_the_first_table_has_columns(version: str) -> None:
-    make = STREAMS._frame_of(call(), Representation(as_=TABLE, version=version))
+    make = STREAMS.frame_of(call(), Representation(as_=TABLE, version=version))
     tables = [frame(make("ADDED", item(name, 3)))["object"] for name in ("a", "b", "c")]
     assert [bool(table.get("columnDefinitions")) for table in tables] == [True, False, False]
     assert [table["rows"][0]["cells"][:2] for table in tables] == [[n, "h"] for n in "abc"]
     assert {table["apiVersion"] for table in tables} == {f"meta.k8s.io/{version}"}
     assert {table["rows"][0]["object"]["kind"] for table in tables} == {PARTIAL}
-    whole = STREAMS._frame_of(
+    whole = STREAMS.frame_of(
         call(includeObject="Object"), Representation(as_=TABLE, version=version)
     )
     row = frame(whole("ADDED", item("a", 3)))["object"]["rows"][0]
@@ -106,7 +113,7 @@ def test_only_the_first_table_has_columns(version: str) -> None:
     ],
 )  # fmt: skip
 def test_options(query: dict[str, str], expected: tuple[Any, ...]) -> None:
-    options = watch._options(call(**query))
+    options = options_of(call(**query))
     assert (
         options.allows_bookmarks, options.sends_initial_events, options.resource_version,
         options.match,
@@ -116,7 +123,7 @@ def test_options(query: dict[str, str], expected: tuple[Any, ...]) -> None:
 
 def test_an_option_that_is_neither_true_nor_false() -> None:
     with pytest.raises(BadRequestError, match="sendInitialEvents: invalid value 'maybe'"):
-        watch._options(call(sendInitialEvents="maybe"))
+        options_of(call(sendInitialEvents="maybe"))
 
 
 @pytest.mark.parametrize(
@@ -125,7 +132,7 @@ def test_an_option_that_is_neither_true_nor_false() -> None:
      ("", "metadata.name=b", "b"), ("", "", "abc")],
 )  # fmt: skip
 def test_one_object_is_watched_by_its_name(name: str, field_selector: str, matching: str) -> None:
-    selection = watch._options(call(name=name, fieldSelector=field_selector)).selection
+    selection = options_of(call(name=name, fieldSelector=field_selector)).selection
     assert [n for n in "abc" if selection.matches(item(n, 1))] == list(matching)
 
 
@@ -160,19 +167,19 @@ class Written:
 )
 async def test_frames_are_written_in_pieces(sizes: list[int], pieces: list[int]) -> None:
     frames = [bytes((65 + index,)) * size for index, size in enumerate(sizes)]
-    chunks = watch._Chunks()
+    chunks = Chunks()
     for _ in range(2):
         transport = Written()
         request: Any = SimpleNamespace(
             transport=transport, protocol=SimpleNamespace(writing_paused=False)
         )
-        await watch._Body(web.StreamResponse(), request, chunks).write(iter(frames))
+        await Body(web.StreamResponse(), request, chunks).write(iter(frames))
         assert [len(piece) for piece in transport.pieces] == pieces
         assert b"".join(transport.pieces) == b"".join(frames)
 
 
 async def test_the_next_watcher_gets_the_same_chunk() -> None:
-    chunks = watch._Chunks()
+    chunks = Chunks()
     first = chunks.of([b"a", b"b"])
     assert chunks.of([b"a", b"b"]) is first
     assert chunks.of([b"a", b"c"]) == b"2\r\nac\r\n"
@@ -181,24 +188,24 @@ async def test_the_next_watcher_gets_the_same_chunk() -> None:
 async def test_frames_for_a_client_that_is_gone_are_refused() -> None:
     protocol = SimpleNamespace(transport=None, writing_paused=False)
     request: Any = SimpleNamespace(transport=None, protocol=protocol)
-    assert not watch._Body(web.StreamResponse(), request, watch._Chunks()).is_ready()
+    assert not Body(web.StreamResponse(), request, Chunks()).is_ready()
     with pytest.raises(ConnectionResetError):
-        await watch._Body(web.StreamResponse(), request, watch._Chunks()).write([b"a"])
+        await Body(web.StreamResponse(), request, Chunks()).write([b"a"])
 
 
 def test_the_head_of_a_watch() -> None:
-    headers = watch._response(call(), Representation()).headers
+    headers = response_of(call(), Representation()).headers
     assert headers["Content-Type"] == "application/json"
     assert headers["Cache-Control"] == "no-cache, private"
     assert headers["Audit-Id"] == "id"
     assert headers["X-Flow"] == "f"
     assert "Warning" not in headers
-    protobuf = watch._response(call(), Representation(Media.PROTOBUF)).headers["Content-Type"]
+    protobuf = response_of(call(), Representation(Media.PROTOBUF)).headers["Content-Type"]
     assert protobuf == "application/vnd.kubernetes.protobuf;stream=watch"
     old = next(kind for kind in STORED_KINDS for served in kind.served if served.warning)
     served = next(entry for entry in old.served if entry.warning)
     assert (
-        watch._response(call(served), Representation()).headers["Warning"]
+        response_of(call(served), Representation()).headers["Warning"]
         == f'299 - "{served.warning}"'
     )
 
@@ -215,7 +222,7 @@ def test_the_head_of_a_watch() -> None:
     ],
 )
 def test_bookmarks(form: Representation, kind: str, api_version: str, is_end: bool) -> None:
-    wire = frame(STREAMS._bookmark(call(), form, 7, is_end_of_initial=is_end))
+    wire = frame(STREAMS.bookmark(call(), form, 7, is_end_of_initial=is_end))
     assert wire["type"] == "BOOKMARK"
     obj = wire["object"]
     assert (obj["kind"], obj["apiVersion"]) == (kind, api_version)
@@ -227,34 +234,36 @@ def test_bookmarks(form: Representation, kind: str, api_version: str, is_end: bo
     assert marks == [{"resourceVersion": "7", **annotations}]
 
 
-async def test_a_watch_that_breaks_is_forgotten(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("is_slow", [False, True])
+async def test_a_watch_that_breaks_is_forgotten(tmp_path: Path, is_slow: bool) -> None:
     ended: list[str] = []
-
-    class Broken:
-        headers: ClassVar[dict[str, str]] = {}
-
-        async def prepare(self, _: Any) -> None:
-            (sharing,) = cache._tables[CLASS.table].shared.values()
-            (watcher,) = sharing.watchers
-            assert watcher.on_overflow is not None
-            watcher.on_overflow()
-            raise ConnectionResetError
-
-    monkeypatch.setattr(watch, "_response", lambda *_: Broken())
-    monkeypatch.setattr(watch, "_OVERFLOW_GRACE_S", 0.005)
     async with SqliteStore(tmp_path / "s.db") as store:
-        cache: WatchCache[Stored] = WatchCache(store, FACTORY)
+        cache: WatchCache[Stored] = WatchCache(store, FACTORY, budget=QueueBudget(10))
         await cache.load()
-        streams = WatchStreams(cache, Codec(load_schema()), FakeClock(), "store")
+
+        async def put(name: str) -> None:
+            await store.put(CLASS.key("", name), b'{"metadata":{"name":"a"},"handler":"h"}', 0)
+
+        class Broken(StreamWriter):
+            async def write_headers(self, *_: Any) -> None:
+                for name in "abc" if is_slow else ():
+                    await put(name)
+                raise ConnectionResetError
+
+        writer: Any = Broken(_NOTHING, _NOTHING)
+        streams = WatchStreams(
+            cache, Codec(load_schema()), FakeClock(), "store", WatchTimes(overflow_grace_s=0.005)
+        )
         asked = call(timeoutSeconds="5")
         asked.stream_form, asked.namespace = Representation, ""
-        transport = SimpleNamespace(abort=lambda: ended.append("abort"))
-        asked.http = SimpleNamespace(transport=transport, headers=CIMultiDict())
-        response: Any = await streams.serve(asked)
-        assert response.headers == {"Moorage-Store": "store"}
-        assert not cache._tables[CLASS.table].shared
+        transport: Any = SimpleNamespace(
+            abort=lambda: ended.append("abort"), get_extra_info=lambda *_: None
+        )
+        asked.http = make_mocked_request("GET", "/", writer=writer, transport=transport)
+        response = await streams.serve(asked)
+        assert response.headers["Moorage-Store"] == "store"
+        await put("d")
+        assert cache.queued_bytes == 0
         # The connection may serve other requests.
         await asyncio.sleep(0.02)
         assert ended == []

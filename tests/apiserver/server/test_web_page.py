@@ -14,7 +14,7 @@ from moorage.apiserver.registry.kinds.pod import POD
 from moorage.apiserver.registry.request import User
 from moorage.apiserver.registry.resource_map import ResourceMap
 from moorage.apiserver.registry.stored import StoredFactory
-from moorage.apiserver.server.web_page import WebPage, _OwnReader
+from moorage.apiserver.server.web_page import OwnReader, WebPage
 from moorage.wire.client.resources import PODS as POD_RESOURCE
 from tests.apiserver.running_server import Running, serving
 from tests.apiserver.server.test_metrics_page import metrics, total
@@ -121,11 +121,11 @@ async def test_others_have_their_turn_while_a_long_list_is_read() -> None:
 
     waiting = asyncio.create_task(other())
     listed: list[Any] = []
-    await _OwnReader(page, User("alice")).visit(POD_RESOURCE, listed.append)
+    await OwnReader(page, User("alice")).visit(POD_RESOURCE, listed.append)
     waiting.cancel()
     assert len(listed) == 20_000
     # 20,000 pods take at least 20 ms on any machine, and every 5 ms others have a turn.
     assert turns >= 3
-    reader, found = _OwnReader(page, User("a")), list[Any]()
+    reader, found = OwnReader(page, User("a")), list[Any]()
     await reader.visit(POD_RESOURCE, found.append, field_selector="spec.nodeName=n2")
     assert found == []

@@ -19,7 +19,6 @@ from moorage.apiserver.storage import (
     WatchCache,
     WatcherOverflowError,
 )
-from moorage.apiserver.storage import cache as cache_module
 from moorage.apiserver.storage.watcher import Watcher
 
 
@@ -124,10 +123,9 @@ async def test_a_watch_may_start_within_the_window(
     assert await watcher.next_batch() == [("ADDED", "two")]
 
 
-async def test_watch_before_the_window_is_rejected(
-    store: SqliteStore, cache: WatchCache[Word], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(cache_module, "WINDOW_EVENTS", 2)
+async def test_watch_before_the_window_is_rejected(store: SqliteStore) -> None:
+    cache = WatchCache(store, make_word, window_events=2)
+    await cache.load()
     first = await store.put("a/1", b"1", 0)
     for i in range(2, 6):
         await store.put(f"a/{i}", b"", 0)
@@ -267,10 +265,9 @@ async def test_an_event_that_comes_as_the_time_is_up_is_in_the_batch(
     assert await reading == ["one"]
 
 
-async def test_the_window_is_bounded_in_bytes_over_all_tables(
-    store: SqliteStore, cache: WatchCache[Word], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(cache_module, "WINDOW_BYTES", 20_000)
+async def test_the_window_is_bounded_in_bytes_over_all_tables(store: SqliteStore) -> None:
+    cache = WatchCache(store, make_word, window_limit_bytes=20_000)
+    await cache.load()
     small = await store.put("small/1", b"x", 0)
     await store.put("small/2", b"x", 0)
     first = await store.put("big/1", b"x", 0)

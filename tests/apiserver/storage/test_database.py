@@ -5,11 +5,12 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from moorage.apiserver.storage import database
-from moorage.apiserver.storage.database import connect, connect_to_read, load
+from moorage.apiserver.storage.database import ReplayLimits, connect, connect_to_read, load
 from moorage.apiserver.storage.store import Change, Damage, Entry, Page, StoreBrokenError
 
 CHANGES = [
@@ -38,6 +39,27 @@ def connection(path: Path) -> Iterator[sqlite3.Connection]:
 def filled(connection: sqlite3.Connection) -> sqlite3.Connection:
     database.append(connection, CHANGES)
     return connection
+
+
+class Unreadable:
+    """A connection to a file that is damaged where statements with one of these parts read."""
+
+    def __init__(self, connection: sqlite3.Connection, *parts: str) -> None:
+        self._connection = connection
+        self._parts = parts
+
+    def execute(self, statement: str, *values: Any) -> sqlite3.Cursor:
+        if any(part in statement for part in self._parts):
+            raise sqlite3.DatabaseError("database disk image is malformed")
+        return self._connection.execute(statement, *values)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._connection, name)
+
+
+THE_TABLE = "FROM log ORDER BY revision"
+THE_INDEX = "INDEXED BY log_by_key"
+STATES = "deleted = 0"
 
 
 def facts(connection: sqlite3.Connection) -> dict[str, object]:
@@ -155,17 +177,19 @@ def test_what_is_loaded(filled: sqlite3.Connection, path: Path) -> None:
     assert loaded.replay_floor == 3
 
 
+@pytest.mark.parametrize(
+    ("limits", "floor"),
+    [
+        (ReplayLimits(changes=2), 3),
+        (ReplayLimits(changes=5), 0),
+        (ReplayLimits(changes=5, bytes=5), 0),
+        (ReplayLimits(changes=5, bytes=3), 2),
+    ],
+)
 def test_how_much_is_replayed(
-    filled: sqlite3.Connection, path: Path, monkeypatch: pytest.MonkeyPatch
+    filled: sqlite3.Connection, path: Path, limits: ReplayLimits, floor: int
 ) -> None:
-    monkeypatch.setattr(database, "REPLAYED_CHANGES", 2)
-    assert load(filled, path, 0).replay_floor == 3
-    monkeypatch.setattr(database, "REPLAYED_CHANGES", 5)
-    assert load(filled, path, 0).replay_floor == 0
-    monkeypatch.setattr(database, "REPLAYED_BYTES", 5)
-    assert load(filled, path, 0).replay_floor == 0
-    monkeypatch.setattr(database, "REPLAYED_BYTES", 3)
-    assert load(filled, path, 0).replay_floor == 2
+    assert load(filled, path, 0, limits).replay_floor == floor
 
 
 def test_a_transaction_is_whole_or_nothing(filled: sqlite3.Connection) -> None:
@@ -222,7 +246,6 @@ def test_what_is_forgotten(
 )
 def test_the_state_at_a_revision(
     filled: sqlite3.Connection,
-    monkeypatch: pytest.MonkeyPatch,
     damaged: str | None,
     prefix: str,
     revision: int,
@@ -235,25 +258,22 @@ def test_the_state_at_a_revision(
     damage: list[Damage] = []
     if damaged is not None:
         # All in one statement cannot be read; row by row it can, but for a damaged one.
-        if damaged == "file":
-            monkeypatch.setattr(database, "_STATE_AT", "SELECT * FROM no_such_table")
         spoil(filled, 2)
         damage = [Damage("b", 2) for row in expected if row[0] == "b"]
         expected = [row for row in expected if row[0] != "b"]
-    page = database.state_at(filled, prefix, revision, after, limit)
+    file: Any = Unreadable(filled, STATES) if damaged == "file" else filled
+    page = database.state_at(file, prefix, revision, after, limit)
     assert (page.revision, keys(list(page.entries))) == (revision, expected)
     assert (list(page.damage), page.has_more) == (damage, has_more)
     if expected or damage or damaged != "file":
         assert page.last == last
 
 
-def test_row_by_row_a_page_ends_before_a_key_that_is_deleted(
-    filled: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(database, "_STATE_AT", "SELECT * FROM no_such_table")
-    page = database.state_at(filled, "", 5, "", 2)
+def test_row_by_row_a_page_ends_before_a_key_that_is_deleted(filled: sqlite3.Connection) -> None:
+    file: Any = Unreadable(filled, STATES)
+    page = database.state_at(file, "", 5, "", 2)
     assert (keys(list(page.entries)), page.has_more) == ([("a", 3, b"3"), ("c", 5, b"5")], False)
-    page = database.state_at(filled, "", 5, "", 1)
+    page = database.state_at(file, "", 5, "", 1)
     assert (keys(list(page.entries)), page.has_more, page.last) == ([("a", 3, b"3")], True, "a")
 
 
@@ -296,27 +316,23 @@ def test_a_row_whose_columns_changed_is_not_intact(row: database.Row) -> None:
 
 
 def test_rows_are_verified_one_by_one_where_the_table_cannot_be_read(
-    filled: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
+    filled: sqlite3.Connection,
 ) -> None:
     spoil(filled, 4)
     whole = [(revision, row is not None) for revision, row in database.verify(filled)]
     assert whole == [(1, True), (2, True), (3, True), (4, False), (5, True)]
-    monkeypatch.setattr(database, "_ALL", "SELECT * FROM no_such_table")
-    assert [(revision, row is not None) for revision, row in database.verify(filled)] == whole
+    file: Any = Unreadable(filled, THE_TABLE)
+    assert [(revision, row is not None) for revision, row in database.verify(file)] == whole
     filled.execute("INSERT INTO log VALUES (0, 'z', 0, 0, x'', 0)")
-    revisions = [revision for revision, _ in database.verify(filled)]
+    revisions = [revision for revision, _ in database.verify(file)]
     assert revisions == [1, 2, 3, 4, 5]
 
 
-def test_the_key_of_a_damaged_row(
-    filled: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_key_of_a_damaged_row(filled: sqlite3.Connection) -> None:
     assert database.key_of(filled, 4) == "b"
     assert database.key_of(filled, 9) == ""
-    monkeypatch.setattr(
-        database, "_KEY_OF", ("SELECT * FROM no_such_table WHERE x = ?", database._KEY_OF[1])
-    )
-    assert database.key_of(filled, 5) == "c"
+    without_index: Any = Unreadable(filled, THE_INDEX)
+    assert database.key_of(without_index, 5) == "c"
 
 
 def test_a_checkpoint_says_whether_all_was_moved(filled: sqlite3.Connection, path: Path) -> None:
@@ -344,10 +360,7 @@ def test_pages_are_kept_back_once_and_given_to_rows(connection: sqlite3.Connecti
 
 
 @pytest.mark.parametrize("step", [1, 2, 1000])
-def test_an_older_format_is_upgraded_in_steps(
-    path: Path, monkeypatch: pytest.MonkeyPatch, step: int
-) -> None:
-    monkeypatch.setattr(database, "_UPGRADE_STEP", step)
+def test_an_older_format_is_upgraded_in_steps(path: Path, step: int) -> None:
     old = connect(path)
     old.executescript(
         "CREATE TABLE log (revision INTEGER PRIMARY KEY, key TEXT NOT NULL,"
@@ -360,17 +373,13 @@ def test_an_older_format_is_upgraded_in_steps(
         "INSERT INTO log VALUES (?, ?, ?, ?, ?)",
         [(c.revision, c.key, c.previous, c.is_deletion, c.value) for c in CHANGES],
     )
-    checkpoints: list[bool] = []
-    whole = database.checkpoint
-
-    def checkpoint(connection: sqlite3.Connection) -> bool:
-        checkpoints.append(whole(connection))
-        return checkpoints[-1]
-
-    monkeypatch.setattr(database, "checkpoint", checkpoint)
-    loaded = load(old, path, 0)
+    statements: list[str] = []
+    old.set_trace_callback(statements.append)
+    loaded = load(old, path, 0, upgrade_step=step)
+    old.set_trace_callback(None)
     assert (loaded.damage, loaded.heads) == ([], {"a": 3, "c": 5})
-    assert checkpoints == [True] * -(-len(CHANGES) // step)
+    checkpoints = [statement for statement in statements if "wal_checkpoint" in statement]
+    assert len(checkpoints) == -(-len(CHANGES) // step)
     recorded_facts = facts(old)
     assert str(recorded_facts.pop("identity")).startswith("store-")
     assert recorded_facts == {"compacted": 0, "format": 2, "checksums": 1}
@@ -391,13 +400,10 @@ def test_another_format_is_refused(
         load(connection, path, 0)
 
 
-def test_damage_beyond_rows_is_one_error(
-    filled: sqlite3.Connection, path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(database, "_ALL", "SELECT * FROM no_such_table")
-    monkeypatch.setattr(database, "_INDEXED", "SELECT * FROM no_such_table")
+def test_damage_beyond_rows_is_one_error(filled: sqlite3.Connection, path: Path) -> None:
+    file: Any = Unreadable(filled, THE_TABLE, THE_INDEX)
     with pytest.raises(StoreBrokenError, match="restore it from a backup"):
-        load(filled, path, 0)
+        load(file, path, 0)
 
 
 def test_what_is_there_is_not_made_again(connection: sqlite3.Connection, path: Path) -> None:

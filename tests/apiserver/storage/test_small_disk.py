@@ -13,7 +13,7 @@ import pytest
 
 from moorage.apiserver.storage import SqliteStore, StoreBrokenError
 from moorage.apiserver.storage.lock import StoreLock
-from moorage.apiserver.storage.sqlite import _take
+from moorage.apiserver.storage.sqlite import take_queued
 from moorage.linux.capabilities import effective_capabilities
 from moorage.linux.mounts import mount, unmount
 
@@ -174,9 +174,9 @@ def test_the_end_of_a_queue_is_seen_by_the_take_after_the_last_items() -> None:
     items: queue.SimpleQueue[object] = queue.SimpleQueue()
     for item in (1, 2, None):
         items.put(item)
-    assert _take(items) == [1, 2]  # type: ignore[arg-type, comparison-overlap]
+    assert take_queued(items) == [1, 2]  # type: ignore[arg-type, comparison-overlap]
     assert items.qsize() == 1
-    assert _take(items) is None  # type: ignore[arg-type]
+    assert take_queued(items) is None  # type: ignore[arg-type]
 
 
 def test_a_lock_file_names_its_holder_alone(tmp_path: Path) -> None:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
 from moorage.apiserver.storage import cache
-from moorage.apiserver.storage.cache import CacheEvent
+from moorage.apiserver.storage.cache import CacheEvent, WatchCache
 from moorage.apiserver.storage.shared_queue import QueueBudget
-from moorage.apiserver.storage.store import Change
+from moorage.apiserver.storage.store import Change, CompactedError, Page
 from moorage.apiserver.storage.watcher import Watcher, WatcherOverflowError
 from tests.clocks import settle
 
@@ -102,7 +105,11 @@ def test_a_shared_frame_is_counted_while_a_queue_holds_it() -> None:
     three.push(Changed(2, frame))
     assert budget.used == 200
     assert (one.queued_bytes, two.queued_bytes, three.queued_bytes) == (0, 0, 200)
-    assert set(budget._watchers) == {three}
+    # The budget keeps no watcher that is closed.
+    closed = weakref.ref(one), weakref.ref(two)
+    del one, two, watcher
+    gc.collect()
+    assert [reference() for reference in closed] == [None, None]
 
 
 async def test_a_batch_holds_what_fits_and_one_frame_at_least() -> None:
@@ -120,22 +127,58 @@ class Word:
     size: int
 
 
-def event(revision: int, size: int = 10, before: int | None = None) -> CacheEvent[Word]:
-    old = None if before is None else Word("a", 0, before)
-    return CacheEvent("MODIFIED", revision, Word("a", revision, size), old)
+class Log:
+    """An empty store, whose changes the test makes."""
+
+    replay_floor = revision = 0
+    damage = ()
+
+    def __init__(self) -> None:
+        self.commit: Callable[[list[Change]], None] = lambda _: None
+
+    async def range(self, _prefix: str, **_: int) -> Page:
+        return Page(0, [])
+
+    async def history(self, _prefix: str, _floor: int) -> list[Change]:
+        return []
+
+    def listen(self, listener: Callable[[list[Change]], None]) -> None:
+        self.commit = listener
 
 
-def test_a_window_holds_so_many_events(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cache, "WINDOW_EVENTS", 2)
-    table: Any = cache._Table(1)
-    assert table.record(event(2)) == 266
-    assert table.record(event(3, before=7)) == 273
-    assert (table.started, table.window) == (1, 539)
-    assert table.record(event(4, size=20)) == 276 - 266
-    assert (table.started, table.window) == (2, 549)
-    assert [event.revision for event in table.events] == [3, 4]
-    assert table.forget_oldest() == 273
-    assert (table.started, table.window, list(table.sizes)) == (3, 276, [276])
+async def loaded(**limits: Any) -> tuple[WatchCache[Word], Log]:
+    log = Log()
+    store: Any = log
+    cached: WatchCache[Word] = WatchCache(
+        store, lambda key, revision, value: Word(key, revision, len(value)), **limits
+    )
+    await cached.load()
+    return cached, log
+
+
+async def window(cached: WatchCache[Word], table: str) -> tuple[int, list[CacheEvent[Word]]]:
+    """Return the revision that a table's window starts after, and its events."""
+    started = 0
+    try:
+        watcher = cached.watch(f"{table}/", 0, lambda event: event)
+    except CompactedError as error:
+        started = error.compacted
+        watcher = cached.watch(f"{table}/", started, lambda event: event)
+    events = await watcher.next_batch(timeout_s=0)
+    cached.unwatch(f"{table}/", watcher)
+    return started, events
+
+
+async def test_a_window_holds_so_many_events() -> None:
+    cached, log = await loaded(window_events=2)
+    log.commit([Change("a/1", 2, bytes(10))])
+    assert cached.window_bytes == 266
+    log.commit([Change("a/1", 3, bytes(7), 2)])
+    assert cached.window_bytes == 266 + 273
+    log.commit([Change("a/2", 4, bytes(20))])
+    assert cached.window_bytes == 273 + 276
+    started, events = await window(cached, "a")
+    assert (started, [event.revision for event in events]) == (2, [3, 4])
 
 
 async def test_a_watcher_that_is_closed_twice_gives_its_bytes_back_once() -> None:
@@ -163,41 +206,35 @@ def test_within_the_budget_no_watcher_is_ended() -> None:
     assert not second.is_overflowed
 
 
-def test_windows_together_hold_so_many_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    store: Any = None
-    cached: cache.WatchCache[Word] = cache.WatchCache(
-        store, lambda key, revision, value: Word(key, revision, len(value))
-    )
+async def test_windows_together_hold_so_many_bytes() -> None:
     # Exactly what four events hold.
-    monkeypatch.setattr(cache, "WINDOW_BYTES", 4 * 256 + 10 + 20 + 30 + 40)
-    cached._on_changes([Change("a/1", 1, bytes(10)), Change("b/1", 2, bytes(20))])
-    cached._on_changes([Change("b/2", 3, bytes(30)), Change("a/2", 4, bytes(40))])
+    cached, log = await loaded(window_limit_bytes=4 * 256 + 10 + 20 + 30 + 40)
+    log.commit([Change("a/1", 1, bytes(10)), Change("b/1", 2, bytes(20))])
+    log.commit([Change("b/2", 3, bytes(30)), Change("a/2", 4, bytes(40))])
     assert cached.window_bytes == 1124
     # One byte more: the oldest event of the longest window goes.
-    cached._on_changes([Change("c/1", 5, b"")])
-    revisions = {name: [e.revision for e in table.events] for name, table in cached._tables.items()}
-    assert revisions == {"a": [4], "b": [2, 3], "c": [5]}
+    log.commit([Change("c/1", 5, b"")])
+    windows = [await window(cached, name) for name in "abc"]
+    assert [started for started, _ in windows] == [1, 0, 0]
+    assert [[event.revision for event in events] for _, events in windows] == [[4], [2, 3], [5]]
     assert (cached.window_bytes, cached.revision) == (1124 - 266 + 256, 5)
-    assert [cached._tables[name].started for name in "abc"] == [1, 0, 0]
 
 
-def test_events_of_changes() -> None:
-    store: Any = None
-    cached: cache.WatchCache[Word] = cache.WatchCache(
-        store, lambda key, revision, value: Word(key, revision, len(value))
-    )
-    cached._on_changes(
-        [Change("a/1", 1, b"1"), Change("a/1", 2, b"12"), Change("a/1", 3, b"123", 2, True)]
-    )
+async def test_events_of_changes() -> None:
+    cached, log = await loaded()
+    log.commit([Change("a/1", 1, b"1"), Change("a/1", 2, b"12"), Change("a/1", 3, b"123", 2, True)])
     # A deletion of a damaged key, which the cache does not hold.
-    cached._on_changes([Change("a/2", 4, b"", 1, True)])
-    assert list(cached._tables["a"].events) == [
-        CacheEvent("ADDED", 1, Word("a/1", 1, 1), None),
-        CacheEvent("MODIFIED", 2, Word("a/1", 2, 2), Word("a/1", 1, 1)),
-        CacheEvent("DELETED", 3, Word("a/1", 3, 3), Word("a/1", 2, 2)),
-        CacheEvent("DELETED", 4, Word("a/2", 4, 0), None),
-    ]
-    assert (cached.scan("a/"), cached._tables["a"].keys) == ((), [])
+    log.commit([Change("a/2", 4, b"", 1, True)])
+    assert await window(cached, "a") == (
+        0,
+        [
+            CacheEvent("ADDED", 1, Word("a/1", 1, 1), None),
+            CacheEvent("MODIFIED", 2, Word("a/1", 2, 2), Word("a/1", 1, 1)),
+            CacheEvent("DELETED", 3, Word("a/1", 3, 3), Word("a/1", 2, 2)),
+            CacheEvent("DELETED", 4, Word("a/2", 4, 0), None),
+        ],
+    )
+    assert (cached.scan("a/"), cached.count("a/")) == ((), 0)
 
 
 def test_the_limits_of_queues_and_windows() -> None:

@@ -8,15 +8,14 @@ import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 import pytest
 from yarl import URL
 
 from moorage.apiserver.web_page import Site
-from moorage.apiserver.web_page import doors as api_reader
-from moorage.apiserver.web_page import server as page_server
-from moorage.apiserver.web_page.doors import Door, KeyDoor, TokenDoor
+from moorage.apiserver.web_page.doors import Door, KeyDoor, ReadLimits, TokenDoor
 from moorage.apiserver.web_page.server import PageOptions, serve_page
 from moorage.cluster.access.identities import Subject
 from moorage.wire.client.config import ClientConfig
@@ -43,10 +42,11 @@ def config(server: Running, token: str | None = None) -> ClientConfig:
 
 
 @asynccontextmanager
-async def page(door: Door) -> AsyncIterator[str]:
+async def page(door: Door, waiting: int = 32, **parts: Any) -> AsyncIterator[str]:
     """Yield the URL of the page."""
     listening: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-    task = asyncio.create_task(serve_page(door, PageOptions(), listening.set_result))
+    options = PageOptions(waiting=waiting)
+    task = asyncio.create_task(serve_page(door, options, listening.set_result, **parts))
     try:
         done, _ = await asyncio.wait((task, listening), return_when=asyncio.FIRST_COMPLETED)
         assert listening in done, task
@@ -170,50 +170,43 @@ async def test_an_api_server_that_is_away_is_named() -> None:
         assert f"cannot connect to 127.0.0.1:{port}" in text
 
 
-async def test_a_list_that_is_too_long_is_refused(
-    server: Running, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(api_reader, "MOST_OBJECTS", 0)
+async def test_a_list_that_is_too_long_is_refused(server: Running) -> None:
     async with (
-        page(TokenDoor(config(server))) as url,
+        page(TokenDoor(config(server), ReadLimits(objects=0))) as url,
         asked(f"{url}/ui/", Authorization="Bearer admin-token") as (answer, text),
     ):
         assert answer.status == 413
         assert "the page reads at most 0 runtimeclasses" in text
 
 
-async def test_objects_that_are_large_together_are_read_in_small_pages(
-    server: Running, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(api_reader, "MOST_PAGE_BYTES", 20_000)
+async def test_objects_that_are_large_together_are_read_in_small_pages(server: Running) -> None:
     for number in range(8):
         name, text = f"large-{number}", "x" * 9_000
         body = {"metadata": {"name": name, "annotations": {"a": text}}, "handler": "runc"}
         assert (await server.ask("POST", CLASSES, body)).status == 201
     async with (
-        page(TokenDoor(config(server))) as url,
+        page(TokenDoor(config(server), ReadLimits(page_bytes=20_000))) as url,
         asked(f"{url}/ui/", Authorization="Bearer admin-token") as (answer, text),
     ):
         assert answer.status == 200
         assert text.count('<a href="classes/large-') == 8
 
 
-async def test_visitors_beyond_those_that_wait_are_sent_away(
-    server: Running, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_visitors_beyond_those_that_wait_are_sent_away(server: Running) -> None:
     goes_on = asyncio.Event()
     begun = 0
 
-    async def slow(self: Site, path: str, reader: object) -> None:
-        del self, path, reader
-        nonlocal begun
-        begun += 1
-        await goes_on.wait()
-        raise AssertionError("ends here")
+    class Slow(Site):
+        async def page(self, *_: object) -> Any:
+            nonlocal begun
+            begun += 1
+            await goes_on.wait()
+            raise AssertionError("ends here")
 
-    monkeypatch.setattr(Site, "page", slow)
-    monkeypatch.setattr(page_server, "_WAITING", 3)
-    async with page(TokenDoor(config(server))) as url, aiohttp.ClientSession() as http:
+    async with (
+        page(TokenDoor(config(server)), 3, site=Slow()) as url,
+        aiohttp.ClientSession() as http,
+    ):
 
         async def visit() -> int:
             headers = {"Authorization": "Bearer admin-token"}
@@ -228,12 +221,9 @@ async def test_visitors_beyond_those_that_wait_are_sent_away(
         assert {await task for task in waiting} == {500}
 
 
-async def test_who_has_no_token_is_asked_for_it_however_many_wait(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(page_server, "_WAITING", 0)
+async def test_who_has_no_token_is_asked_for_it_however_many_wait() -> None:
     config = ClientConfig(server="http://127.0.0.1:1")
-    async with page(TokenDoor(config)) as url:
+    async with page(TokenDoor(config), 0) as url:
         async with asked(f"{url}/ui/") as (answer, _):
             assert answer.status == 401
         async with asked(f"{url}/ui/", Authorization="Bearer t") as (answer, _):
@@ -242,12 +232,10 @@ async def test_who_has_no_token_is_asked_for_it_however_many_wait(
             assert answer.status == 200
 
 
-async def test_the_style_sheet_proves_no_connection(
-    server: Running, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_style_sheet_proves_no_connection(server: Running) -> None:
     proven: list[str] = []
-    monkeypatch.setattr(page_server, "prove", lambda request: proven.append(request.path))
-    async with page(TokenDoor(config(server))) as url:
+    door = TokenDoor(config(server))
+    async with page(door, prove=lambda request: proven.append(request.path)) as url:
         for token in ("wrong", "admin-token"):
             for path in ("/ui/style.css", "/ui/", "/ui/other", "/ui"):
                 async with asked(url + path, Authorization=f"Bearer {token}"):

@@ -6,12 +6,13 @@ import asyncio
 import contextlib
 import ssl
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 import pytest
 
 from moorage.apiserver.server.lifecycle import ApiServer
-from moorage.attach.processes import connection, controllers, scheduler, webhook
+from moorage.attach.processes import controllers, scheduler, webhook
 from moorage.attach.processes.connection import ApiUnusableError, connected_to
 from moorage.attach.webhook import WebhookOptions
 from moorage.cluster.access.identities import Subject
@@ -29,12 +30,11 @@ from tests.wire.client.fake_api import answer, refusal, running
 
 
 async def reach(client: Client) -> None:
-    async with connected_to(ClientConfig(client.server), "test"):
+    async with connected_to(ClientConfig(client.server), "test", retry_s=0):
         return
 
 
-async def test_a_server_that_is_not_ready_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "_RETRY_S", 0)
+async def test_a_server_that_is_not_ready_is_waited_for() -> None:
     async with running() as (api, client):
         api.failures += [refusal(500, "InternalError", "etcd"), answer({})]
         await reach(client)
@@ -49,22 +49,19 @@ async def test_a_user_that_is_refused_is_reported_at_once(code: int, reason: str
             await reach(client)
 
 
-async def test_the_wait_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "_FIRST_ANSWER_S", 0.05)
+async def test_the_wait_has_an_end() -> None:
     config = ClientConfig(f"http://127.0.0.1:{free_port()}")
     with pytest.raises(ApiUnusableError, match="is not ready after"):
-        async with connected_to(config, "test"):
+        async with connected_to(config, "test", first_answer_s=0.05):
             pass
 
 
-async def test_a_patient_part_outlasts_an_api_server_that_is_away(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(connection, "_FIRST_ANSWER_S", 0.0)
-    monkeypatch.setattr(connection, "_RETRY_S", 0)
+async def test_a_patient_part_outlasts_an_api_server_that_is_away() -> None:
     async with running() as (api, client):
         api.failures += [*[refusal(500, "InternalError", "etcd")] * 5, answer({})]
-        async with connected_to(ClientConfig(client.server), "test", is_patient=True):
+        config = ClientConfig(client.server)
+        times: dict[str, Any] = {"first_answer_s": 0.0, "retry_s": 0.0}
+        async with connected_to(config, "test", is_patient=True, **times):
             assert not api.failures
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from moorage.attach.progress import PartProgress, WaitReason
-from moorage.cli.commands.attach import _Progress
+from moorage.cli.commands.attach import ProgressLines
 
 
 def test_a_pull_that_fails_again_and_again_is_printed_once(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    progress = _Progress()
+    progress = ProgressLines()
     refused = WaitReason("ErrImagePull: no such host", "push the image")
     backs_off = WaitReason("ImagePullBackOff: Back-off pulling image", "push the image")
     for _ in range(3):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,21 +17,17 @@ from moorage.api.runtime_group import (
     RuntimeProfileSpec,
     RuntimeProfileStatus,
 )
-from moorage.cli.commands import demo
-from moorage.cluster import clearing, creation, teardown
+from moorage.cluster.cluster import ClusterActions
 from moorage.cluster.errors import StartError
-from moorage.cluster.host import start_check as machine
 from moorage.cluster.layout import Layout
 from moorage.cluster.reservations import Reservations
 from moorage.cluster.settings import Choices, Settings, save
-from moorage.cluster.supervision import start as starting
 from moorage.engine.handlers import Handler
 from moorage.inspect.demo import DemoError, DemoRow
 from moorage.inspect.demo_network import NetworkShown
 from moorage.inspect.demo_runtimes import FoundClass, RuntimesShown
 from moorage.runtimeclass.features import FEATURES
-from moorage.wire.client import config, rest
-from tests.cli.moor import moor
+from tests.cli.moor import FakeFactory, NoApi
 from tests.cluster.test_settings import SETTINGS
 
 ROWS = [
@@ -48,68 +43,6 @@ HANDLERS = (
 )
 
 
-class Api:
-    """A client that only is there."""
-
-    async def __aenter__(self) -> Api:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        pass
-
-
-class Stage:
-    """The steps in order; `failure` comes at the start of the cluster or in the demo."""
-
-    def __init__(self) -> None:
-        self.steps: list[object] = []
-        self.start_failure: Exception | None = None
-        self.failure: Exception | None = None
-        self.root = Path()
-
-    async def prepare(
-        self, layout: Layout, *, is_installing: bool, report: Callable[[str], None]
-    ) -> tuple[Handler, ...]:
-        del report
-        self.root = layout.root
-        assert self.root.is_dir()
-        self.steps.append(("prepare", is_installing))
-        return HANDLERS
-
-    def open(self, layout: Layout, choices: Choices, reservations: Reservations) -> Settings:
-        self.reservations = reservations
-        self.steps.append(("opened", choices.given()))
-        save(layout.settings, SETTINGS)
-        return SETTINGS
-
-    async def start(self, _layout: Layout, within_s: float, reservations: Reservations) -> None:
-        assert reservations is self.reservations
-        self.steps.append("start")
-        assert within_s > 60
-        if self.start_failure is not None:
-            raise self.start_failure
-
-    def demo(self, api: Api, manifests: list[Any], say: Callable[[str], None]) -> Stage:
-        assert isinstance(api, Api)
-        self.steps.append(("run", len(manifests) > 0))
-        say("shown")
-        return self
-
-    async def run(self) -> list[DemoRow]:
-        if self.failure is not None:
-            raise self.failure
-        return ROWS
-
-    async def stop(self, layout: Layout) -> bool:
-        assert layout.root == self.root
-        self.steps.append("stop")
-        return True
-
-    async def clear(self, _layout: Layout, settings: Settings, *, abandons_pods: bool) -> None:
-        assert not abandons_pods
-        self.steps.append(("clear", settings.cluster_id, self.root.is_dir()))
-
-
 def _profile(handler: str, statx: str) -> RuntimeProfile:
     features = [ProfileFeature(name=name, state=SUPPORTED) for name in FEATURES]
     position = list(FEATURES).index("syscall-statx")
@@ -120,48 +53,99 @@ def _profile(handler: str, statx: str) -> RuntimeProfile:
     )
 
 
-async def _shown_runtimes(_client: object, report: Callable[[str], None]) -> RuntimesShown:
-    report("found")
-    return RuntimesShown(
-        classes=(FoundClass("gvisor", "runsc", "user-space-kernel"),),
-        refusal="below the floor",
-        fitted_class="gvisor",
-        fitted_reason="the cheapest",
-    )
+class Stage(FakeFactory, ClusterActions):
+    """The steps in order; `failure` comes at the start of the cluster or in the demo."""
 
+    def __init__(self) -> None:
+        super().__init__(actions=self)
+        self.levels: list[str] = []
+        self.handlers: tuple[Handler, ...] = HANDLERS
+        self.steps: list[object] = []
+        self.start_failure: Exception | None = None
+        self.failure: Exception | None = None
+        self.root = Path()
 
-async def _shown_network(
-    _client: object, runtime_class: str, report: Callable[[str], None]
-) -> NetworkShown:
-    report("connected")
-    return NetworkShown(runtime_class, "hello", "no route")
+    def euid(self) -> int:
+        # Not root's, whose parent directory is /var/lib.
+        return 1000
 
+    def configure_logs(self, level: str) -> None:
+        self.levels.append(level)
 
-async def _read_features(_client: object, within_s: float) -> tuple[RuntimeProfile, ...]:
-    assert within_s > 0
-    return (_profile("crun", SUPPORTED), _profile("runsc", UNSUPPORTED))
+    def open_client(self, *_: object) -> Any:
+        return NoApi()
+
+    async def require_machine(
+        self, layout: Layout, *, is_installing: bool, report: Callable[[str], None] | None
+    ) -> tuple[Handler, ...]:
+        del report
+        self.root = layout.root
+        assert self.root.is_dir()
+        self.steps.append(("prepare", is_installing))
+        return self.handlers
+
+    def open_cluster(
+        self, layout: Layout, choices: Choices, reservations: Reservations
+    ) -> Settings:
+        self.reservations = reservations
+        self.steps.append(("opened", choices.given()))
+        save(layout.settings, SETTINGS)
+        return SETTINGS
+
+    async def start_supervisor(
+        self, _layout: Layout, within_s: float, reservations: Reservations | None
+    ) -> None:
+        assert reservations is self.reservations
+        self.steps.append("start")
+        assert within_s > 60
+        if self.start_failure is not None:
+            raise self.start_failure
+
+    def demo(self, client: Any, manifests: list[Any], report: Callable[[str], None]) -> Any:
+        assert isinstance(client, NoApi)
+        self.steps.append(("run", len(manifests) > 0))
+        report("shown")
+        return self
+
+    async def run(self) -> list[DemoRow]:
+        if self.failure is not None:
+            raise self.failure
+        return ROWS
+
+    async def stop_supervisor(self, layout: Layout) -> bool:
+        assert layout.root == self.root
+        self.steps.append("stop")
+        return True
+
+    async def clear_host(self, _layout: Layout, settings: Settings, *, abandons_pods: bool) -> None:
+        assert not abandons_pods
+        self.steps.append(("clear", settings.cluster_id, self.root.is_dir()))
+
+    async def show_runtimes(self, _client: object, report: Callable[[str], None]) -> RuntimesShown:
+        report("found")
+        return RuntimesShown(
+            classes=(FoundClass("gvisor", "runsc", "user-space-kernel"),),
+            refusal="below the floor",
+            fitted_class="gvisor",
+            fitted_reason="the cheapest",
+        )
+
+    async def show_network(
+        self, _client: object, runtime_class: str, report: Callable[[str], None]
+    ) -> NetworkShown:
+        report("connected")
+        return NetworkShown(runtime_class, "hello", "no route")
+
+    async def read_features(self, _client: object, within_s: float) -> tuple[RuntimeProfile, ...]:
+        assert within_s > 0
+        return (_profile("crun", SUPPORTED), _profile("runsc", UNSUPPORTED))
 
 
 @pytest.fixture
-def stage(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
+def stage() -> Iterator[Stage]:
     stage = Stage()
-    monkeypatch.setattr(machine, "require_machine", stage.prepare)
-    monkeypatch.setattr(creation, "open_cluster", stage.open)
-    monkeypatch.setattr(starting, "start_supervisor", stage.start)
-    monkeypatch.setattr(teardown, "stop_supervisor", stage.stop)
-    monkeypatch.setattr(clearing, "clear_host", stage.clear)
-    monkeypatch.setattr(config, "load_kubeconfig", lambda path: path)
-    monkeypatch.setattr(rest, "Client", lambda *_, **__: Api())
-    monkeypatch.setattr(demo, "Demo", stage.demo)
-    monkeypatch.setattr(demo, "show_runtimes", _shown_runtimes)
-    monkeypatch.setattr(demo, "show_network", _shown_network)
-    monkeypatch.setattr(demo, "read_features", _read_features)
-    levels: list[str] = []
-    monkeypatch.setattr(demo, "configure", levels.append)
-    # Not root's, whose parent directory is /var/lib.
-    monkeypatch.setattr(os, "geteuid", lambda: 1000)
     yield stage
-    assert set(levels) <= {"warning"}
+    assert set(stage.levels) <= {"warning"}
     assert not stage.root.is_dir() or stage.root == Path()
 
 
@@ -172,7 +156,7 @@ STEPS = [
 
 
 def test_the_whole_path_ends_with_a_table_and_why_some_do_not_run(stage: Stage) -> None:
-    answer = moor("demo")
+    answer = stage.moor("demo")
     assert (answer.status, answer.err) == (0, "")
     assert stage.steps == STEPS
     steps, table, refused, following = answer.out.split("\n\n")
@@ -196,24 +180,19 @@ def test_the_whole_path_ends_with_a_table_and_why_some_do_not_run(stage: Stage) 
     ]  # fmt: skip
 
 
-def test_it_says_what_fails_under_the_runtimes_that_it_showed(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_it_says_what_fails_under_the_runtimes_that_it_showed(stage: Stage) -> None:
     gvisor = Handler(
         handler="runsc", runtime="runsc", available=True, version="2022", defect="`ls` fails",
         defect_remedy="get a newer one",
     )  # fmt: skip
 
-    async def prepare(*_: object, **options: object) -> tuple[Handler, ...]:
-        return (*await stage.prepare(*_, **options), gvisor)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(machine, "require_machine", prepare)
-    warnings = [line for line in moor("demo").out.splitlines() if "warning" in line]
+    stage.handlers = (*HANDLERS, gvisor)
+    warnings = [line for line in stage.moor("demo").out.splitlines() if "warning" in line]
     assert warnings == ["warning: classes of handler runsc (2022): `ls` fails; get a newer one"]
 
 
 def test_a_document_is_all_that_is_printed(stage: Stage) -> None:
-    answer = moor("demo", "--install", "-o", "json")
+    answer = stage.moor("demo", "--install", "-o", "json")
     document = json.loads(answer.out)
     rows = document["pods"]
     assert [row["pod"] for row in rows] == list("abcde")
@@ -239,17 +218,17 @@ def test_after_a_failure_everything_is_taken_down(
         stage.failure = error
     if isinstance(error, KeyError):
         with pytest.raises(KeyError):
-            moor("demo")
+            stage.moor("demo")
     else:
-        answer = moor("demo", "-o", "json")
+        answer = stage.moor("demo", "-o", "json")
         assert (answer.status, answer.err, answer.out) == (1, "moor: why\n", "")
     assert stage.steps == [step for step in STEPS if not (at_start and step == ("run", True))]
 
 
 def test_invalid_examples_are_an_error_before_anything_starts(stage: Stage, tmp_path: Path) -> None:
-    assert "there are no examples" in moor("demo", "--examples", tmp_path).err
+    assert "there are no examples" in stage.moor("demo", "--examples", tmp_path).err
     (tmp_path / "a.yaml").write_text("kind: [")
-    answer = moor("demo", "--examples", tmp_path)
+    answer = stage.moor("demo", "--examples", tmp_path)
     assert answer.status == 1
     assert "a.yaml" in answer.err
     assert stage.steps == []

@@ -9,7 +9,7 @@ import pytest
 from moorage.attach.class_uses import ClassUses
 from moorage.attach.detach_options import DetachOptions
 from moorage.attach.detachment import DetachPlan
-from moorage.cli.commands.detach import _show
+from moorage.cli.commands.detach import show_plan
 
 
 def _object(kind: str, name: str) -> dict[str, Any]:
@@ -55,12 +55,12 @@ _PLAN = DetachPlan(
 def test_what_stays_is_not_counted_as_removed(
     options: dict[str, bool], lines: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    _show(_PLAN, DetachOptions(said=print, **options))
+    show_plan(_PLAN, DetachOptions(said=print, **options))
     assert capsys.readouterr().out.splitlines() == lines
 
 
 def test_a_plan_of_which_all_stays_removes_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     spaces = (_object("Namespace", "moorage-system"),)
     plan = DetachPlan(spaces, (), (), foreign={"moorage-system": ["ConfigMap mine"]})
-    _show(plan, DetachOptions(said=print))
+    show_plan(plan, DetachOptions(said=print))
     assert capsys.readouterr().out.splitlines()[0] == "to remove: nothing"

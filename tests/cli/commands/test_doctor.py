@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
-from moorage.cli.commands import doctor
+from moorage.cli.commands.doctor import as_in_force
 from moorage.cli.handlers import HandlersInUse
 from moorage.cluster.host import Inventory
+from moorage.cluster.host.findings import Finding
 from moorage.cluster.layout import Layout
 from moorage.engine.handlers import Handler
 from moorage.engine.requirements import HANDLER_DIRECTORY
-from tests.cli.moor import cluster, moor
+from tests.cli.moor import FakeFactory, cluster
 from tests.cluster.hosts import a_host
 
 RUNC = Handler(
@@ -28,47 +28,44 @@ GVISOR = Handler(
 )  # fmt: skip
 
 
-class Machine:
+class Machine(FakeFactory):
     """What the command finds, and how it asked."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.host = a_host()
         self.in_use: tuple[Handler, ...] = ()
         self.asked: list[object] = []
 
-    async def look(
-        self, layout: Layout, *, is_installing: bool, report: Callable[[str], None]
+    async def inspect_machine(
+        self, layout: Layout, **options: Any
     ) -> tuple[Inventory, tuple[Handler, ...]]:
-        if is_installing:
-            report("installing conmon")
-        self.asked.append((layout.root, is_installing))
+        if options["is_installing"]:
+            options["report"]("installing conmon")
+        self.asked.append((layout.root, options["is_installing"]))
         return self.host, (RUNC, GVISOR)
 
     async def handlers_in_use(self, _layout: Layout, handlers: object) -> HandlersInUse:
         self.asked.append(handlers)
         return HandlersInUse(self.in_use)
 
+    def rows(self, *options: object, status: int = 0) -> dict[str, dict[str, Any]]:
+        answer = self.moor("doctor", "-o", "json", *options)
+        assert answer.status == status
+        return {row["subject"]: row for row in json.loads(answer.out)}
+
 
 @pytest.fixture
-def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
-    machine = Machine()
-    monkeypatch.setattr(doctor, "inspect_machine", machine.look)
-    monkeypatch.setattr(doctor, "handlers_in_use", machine.handlers_in_use)
-    return machine
-
-
-def rows_of(*options: object, status: int = 0) -> dict[str, dict[str, Any]]:
-    answer = moor("doctor", "-o", "json", *options)
-    assert answer.status == status
-    return {row["subject"]: row for row in json.loads(answer.out)}
+def machine() -> Machine:
+    return Machine()
 
 
 def test_a_machine_that_can_run_pods_is_status_0(machine: Machine, tmp_path: Path) -> None:
-    rows = rows_of("--data-dir", tmp_path)
+    rows = machine.rows("--data-dir", tmp_path)
     assert rows["user"]["state"] == "ok"
     assert "ls fails" in str(rows)
     assert machine.asked == [(tmp_path, False), (RUNC, GVISOR)]
-    assert rows_of("--install", "--data-dir", tmp_path)
+    assert machine.rows("--install", "--data-dir", tmp_path)
     assert machine.asked[2] == (tmp_path, True)
 
 
@@ -76,7 +73,7 @@ def test_problem_exits_with_status_4_and_prints_its_remedy_below(
     machine: Machine, tmp_path: Path
 ) -> None:
     machine.host = a_host(is_root=False)
-    answer = moor("doctor", "--data-dir", tmp_path)
+    answer = machine.moor("doctor", "--data-dir", tmp_path)
     assert answer.status == 4
     lines = answer.out.splitlines()
     at = next(index for index, line in enumerate(lines) if line.startswith("user "))
@@ -101,7 +98,7 @@ def test_a_defect_is_that_of_the_handler_in_use(
     machine: Machine, tmp_path: Path, own: dict[str, Any], has_defect: bool
 ) -> None:
     machine.in_use = (Handler(handler="gvisor", runtime="runsc", version="2", **own),)
-    rows = str(rows_of("--data-dir", tmp_path))
+    rows = str(machine.rows("--data-dir", tmp_path))
     assert ("ls fails" in rows) == has_defect
     assert ("also bad" in rows) == ("defect" in own)
 
@@ -111,36 +108,39 @@ def test_what_a_handler_file_names_counts_for_its_handler_alone() -> None:
         handler="gvisor", runtime="runsc", available=True, path="/opt/runsc", version="2",
         defect="d", defect_remedy="r",
     )  # fmt: skip
-    changed = doctor._as_in_force(GVISOR, own)
+    changed = as_in_force(GVISOR, own)
     assert changed == msgspec.structs.replace(
         GVISOR, path="/opt/runsc", version="2", defect="d", defect_remedy="r"
     )
-    assert doctor._as_in_force(RUNC, None) is RUNC
+    assert as_in_force(RUNC, None) is RUNC
 
 
 def test_another_engines_handlers_are_not_asked_for(machine: Machine, tmp_path: Path) -> None:
     layout = cluster(tmp_path, cri="unix:///run/x.sock")
-    assert "ls fails" in str(rows_of("--data-dir", layout.root))
+    assert "ls fails" in str(machine.rows("--data-dir", layout.root))
     assert machine.asked == [(layout.root, False)]
 
 
-@pytest.mark.usefixtures("machine")
-def test_the_store_is_read_when_asked_for(tmp_path: Path) -> None:
+def test_the_store_is_read_when_asked_for(machine: Machine, tmp_path: Path) -> None:
     layout = cluster(tmp_path)
-    assert "store" not in rows_of("--data-dir", layout.root)
-    assert rows_of("--deep", "--data-dir", layout.root)["store"]["state"] == "ok"
+    assert "store" not in machine.rows("--data-dir", layout.root)
+    assert machine.rows("--deep", "--data-dir", layout.root)["store"]["state"] == "ok"
     layout.store_mark.touch()
-    rows = rows_of("--deep", "--data-dir", layout.root, status=4)
+    rows = machine.rows("--deep", "--data-dir", layout.root, status=4)
     assert rows["store"]["meaning"] == f"{layout.database} is gone"
 
 
-def test_both_directories_of_handler_files_are_looked_at(
-    machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_both_directories_of_handler_files_are_looked_at(tmp_path: Path) -> None:
     passed: list[object] = []
-    monkeypatch.setattr(doctor, "examine", lambda *args: (passed.extend(args), ())[1])
+
+    class Examined(Machine):
+        def examine(self, *given: object) -> tuple[Finding, ...]:
+            passed.extend(given)
+            return ()
+
+    machine = Examined()
     layout = cluster(tmp_path)
-    assert moor("doctor", "--data-dir", layout.root).status == 0
+    assert machine.moor("doctor", "--data-dir", layout.root).status == 0
     assert passed == [
         machine.host, (RUNC, GVISOR), (HANDLER_DIRECTORY, layout.engine / "handlers.d"),
     ]  # fmt: skip

@@ -4,31 +4,32 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from moorage.cli.commands import engine as module
-from moorage.cluster.daemon import Service
 from moorage.engine.errors import EngineError
 from moorage.engine.options import EngineOptions
 from moorage.engine.requirements import CNI_CONFIGURATIONS, CNI_PROGRAMS, HANDLER_DIRECTORY
-from tests.cli.moor import moor
+from tests.cli.moor import FakeFactory
 
 
-class Engine:
+class Engine(FakeFactory):
     """An engine that ends at once, or at the first cancellation; its steps in their order."""
 
     def __init__(self) -> None:
+        super().__init__()
+        self.missing: tuple[str, ...] = ()
+        self.uid = 0
         self.options: EngineOptions | None = None
         self.steps: list[str] = []
         self.error: EngineError | None = None
 
     @asynccontextmanager
-    async def running(self, options: EngineOptions) -> AsyncIterator[Engine]:
+    async def run_engine(self, options: EngineOptions) -> AsyncIterator[Any]:
         self.options = options
         if self.error is not None:
             raise self.error
@@ -53,23 +54,32 @@ class Engine:
     def stopping(self) -> None:
         self.steps.append("stopping")
 
+    def service(self) -> Any:
+        return self
+
+    def configure_logs(self, level: str) -> None:
+        self.steps.append(f"logs {level}")
+
+    def calm_collector(self) -> None:
+        self.steps.append("calm")
+
+    def euid(self) -> int:
+        return self.uid
+
+    def find_program(self, name: str, path: str | None = None) -> str | None:
+        return None if name in self.missing or not path else f"/usr/bin/{name}"
+
 
 @pytest.fixture
-def engine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Engine]:
+def engine() -> Iterator[Engine]:
     engine = Engine()
-    monkeypatch.setattr(module, "running", engine.running)
-    monkeypatch.setattr(Service, "taken_from_environment", lambda: engine)
-    monkeypatch.setattr(module, "configure", lambda level: engine.steps.append(f"logs {level}"))
-    monkeypatch.setattr(module, "calm_collector", lambda: engine.steps.append("calm"))
-    monkeypatch.setattr(os, "geteuid", lambda: 0)
-    monkeypatch.setattr(shutil, "which", lambda name, **_: f"/usr/bin/{name}")
     before = os.umask(0o022)
     yield engine
     os.umask(before)
 
 
 def test_it_serves_until_it_is_stopped(engine: Engine) -> None:
-    assert moor("engine").status == 0
+    assert engine.moor("engine").status == 0
     assert os.umask(0o022) == 0o077
     assert engine.steps == ["logs info", "calm", "runs", "serves", "ready", "stopping"]
     options = engine.options
@@ -84,9 +94,9 @@ def test_it_serves_until_it_is_stopped(engine: Engine) -> None:
     assert "/usr/sbin" in options.search_path.split(":")
 
 
-def test_each_option_is_given(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir("/tmp")
-    answer = moor(
+def test_each_option_is_given(engine: Engine) -> None:
+    here = Path.cwd()
+    answer = engine.moor(
         "engine", "--listen", "unix:///x.sock", "--data-dir", "d", "--run-dir", "r",
         "--handlers-dir", "/h", "--handlers-dir", "/i", "--cni-bin", "/b", "--cni-conf", "/c",
         "--registry-mirror", "a=b", "--image-limit", "3Ki", "--log-level", "debug",
@@ -95,7 +105,7 @@ def test_each_option_is_given(engine: Engine, monkeypatch: pytest.MonkeyPatch) -
     assert engine.steps[0] == "logs debug"
     options = engine.options
     assert options is not None
-    assert (options.paths.data, options.paths.run) == (Path("/tmp/d"), Path("/tmp/r"))
+    assert (options.paths.data, options.paths.run) == (here / "d", here / "r")
     assert options.socket == Path("/x.sock")
     assert options.handler_directories == (Path("/h"), Path("/i"))
     assert (options.cni_programs, options.cni_configurations) == ((Path("/b"),), Path("/c"))
@@ -104,13 +114,13 @@ def test_each_option_is_given(engine: Engine, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_clear_ends_every_pod_and_leaves(engine: Engine) -> None:
-    assert moor("engine", "--clear").status == 0
+    assert engine.moor("engine", "--clear").status == 0
     assert engine.steps[2:] == ["runs", "removed all", "ended"]
 
 
 def test_failure_is_one_line(engine: Engine) -> None:
     engine.error = EngineError("another engine runs")
-    answer = moor("engine")
+    answer = engine.moor("engine")
     assert (answer.status, answer.err) == (1, "moor: another engine runs\n")
 
 
@@ -131,23 +141,19 @@ def test_failure_is_one_line(engine: Engine) -> None:
 def test_invalid_options_are_a_usage_error(
     engine: Engine, arguments: tuple[str, ...], status: int, message: str
 ) -> None:
-    answer = moor("engine", *arguments)
+    answer = engine.moor("engine", *arguments)
     assert answer.status == status
     assert message in answer.err
     assert (engine.options is None) == (status != 0)
 
 
-def test_a_machine_that_cannot_run_it_is_status_4(
-    engine: Engine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(
-        shutil, "which", lambda name, path: None if name == "skopeo" or not path else name
-    )
-    answer = moor("engine")
+def test_a_machine_that_cannot_run_it_is_status_4(engine: Engine) -> None:
+    engine.missing = ("skopeo",)
+    answer = engine.moor("engine")
     assert answer.status == 4
     assert answer.err == "moor: not found on PATH: skopeo; apt-get install skopeo\n"
-    monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    answer = moor("engine")
+    engine.uid = 1000
+    answer = engine.moor("engine")
     assert answer.status == 4
     assert "needs root" in answer.err
     assert engine.steps == []

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from moorage.cli.commands import explain
-from moorage.cli.connection import Target
 from moorage.cli.errors import CliError
-from moorage.cluster import Cluster
 from moorage.cluster.layout import Layout
 from moorage.inspect.explain import NodeAnswer, PodExplanation
-from moorage.wire.client import config as client_config
-from moorage.wire.client import rest
-from tests.cli.moor import change, cluster, locked, moor
+from moorage.wire.client.config import ClientConfig
+from tests.cli.moor import FakeFactory, NoApi, change, cluster, locked, with_kubeconfig
 
 ANSWER = PodExplanation(
     pod="default/a", phase="Running", verdict="runs on n1", runtime_class="gvisor",
@@ -33,27 +30,49 @@ BARE = PodExplanation(
 )  # fmt: skip
 
 
-@pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str, str]]:
-    """The questions, each with the cluster's name."""
-    asked = []
+class Machine(FakeFactory):
+    """A machine with a handler, and a cluster whose API has nothing; what was asked of it."""
 
-    async def ask(target: Target, namespace: str, name: str) -> PodExplanation:
-        assert target.cluster is not None
-        asked.append((target.cluster.running_settings().name, namespace, name))
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[str] = []
+        self.facts: dict[str, Any] = {}
+        self.engine_answers = True
+
+    def client(self, config: ClientConfig, user_agent: str) -> Any:
+        assert config.server == "https://api.example:6443"
+        assert user_agent == "moor-explain"
+        return NoApi()
+
+    async def inspect_machine(self, layout: Layout, **_: Any) -> Any:
+        del layout
+        return None, ("found",)
+
+    async def handlers_in_use(self, layout: Layout, installed: Any) -> Any:
+        del layout
+        if not self.engine_answers:
+            raise CliError("does not answer")
+        return SimpleNamespace(handlers=(*installed, "reported"))
+
+    async def explain_pod(
+        self, client: Any, namespace: str, name: str, **facts: Any
+    ) -> PodExplanation:
+        assert isinstance(client, NoApi)
+        self.asked.append(f"{namespace}/{name}")
+        self.facts = facts
         return ANSWER if name == "a" else BARE
 
-    monkeypatch.setattr(explain, "_ask", ask)
-    return asked
+
+@pytest.fixture
+def machine() -> Machine:
+    return Machine()
 
 
-def test_answer_has_a_section_for_each_part_with_content(
-    asked: list[tuple[str, str, str]], tmp_path: Path
-) -> None:
-    layout = cluster(tmp_path)
+def test_answer_has_a_section_for_each_part_with_content(machine: Machine, tmp_path: Path) -> None:
+    layout = with_kubeconfig(cluster(tmp_path))
     with locked(layout):
-        whole = moor("explain", "pod/a", "--data-dir", layout.root)
-        bare = moor("explain", "b", "-n", "other", "--data-dir", layout.root)
+        whole = machine.moor("explain", "pod/a", "--data-dir", layout.root)
+        bare = machine.moor("explain", "b", "-n", "other", "--data-dir", layout.root)
     assert whole.out == (
         "pod default/a runs on n1\n\n"
         "class      gvisor\n"
@@ -69,108 +88,69 @@ def test_answer_has_a_section_for_each_part_with_content(
         "\nevents\n  Pulled: yes\n"
     )
     assert bare.out == "pod default/a waits\n\nclass      (none)\nhandler    d\nnode       -\n"
-    assert asked == [("moorage", "default", "a"), ("moorage", "other", "b")]
+    assert machine.asked == ["default/a", "other/b"]
 
 
 @pytest.mark.parametrize("target", ["pod/a", "pods/a", "po/a", "a"])
 def test_a_pod_is_named_in_each_way_that_kubectl_takes(
-    asked: list[tuple[str, str, str]], tmp_path: Path, target: str
+    machine: Machine, tmp_path: Path, target: str
 ) -> None:
-    layout = cluster(tmp_path)
+    layout = with_kubeconfig(cluster(tmp_path))
     with locked(layout):
-        answer = moor("explain", target, "-o", "json", "--data-dir", layout.root)
+        answer = machine.moor("explain", target, "-o", "json", "--data-dir", layout.root)
     assert json.loads(answer.out)["nodes"][1]["objections"] == ["no handler", "no room"]
-    assert asked == [("moorage", "default", "a")]
+    assert machine.asked == ["default/a"]
 
 
-def test_kind_and_name_may_be_two_words(asked: list[tuple[str, str, str]], tmp_path: Path) -> None:
-    layout = cluster(tmp_path)
+def test_kind_and_name_may_be_two_words(machine: Machine, tmp_path: Path) -> None:
+    layout = with_kubeconfig(cluster(tmp_path))
     with locked(layout):
-        assert moor("explain", "pod", "a", "--data-dir", layout.root).status == 0
-        assert asked == [("moorage", "default", "a")]
+        assert machine.moor("explain", "pod", "a", "--data-dir", layout.root).status == 0
+        assert machine.asked == ["default/a"]
         for words in (("pod/a", "b"), ("service", "a")):
-            assert moor("explain", *words, "--data-dir", layout.root).status == 2
+            assert machine.moor("explain", *words, "--data-dir", layout.root).status == 2
 
 
 @pytest.mark.parametrize("target", ["service/a", "pod/", "deployment/", "/a", ""])
 def test_a_target_that_is_no_pod_and_no_workload_is_a_usage_error(
-    asked: list[tuple[str, str, str]], tmp_path: Path, target: str
+    machine: Machine, tmp_path: Path, target: str
 ) -> None:
-    layout = cluster(tmp_path)
+    layout = with_kubeconfig(cluster(tmp_path))
     with locked(layout):
-        answer = moor("explain", target, "--data-dir", layout.root)
+        answer = machine.moor("explain", target, "--data-dir", layout.root)
     assert answer.status == 2
     expected = f"pods and workloads can be explained: pod/NAME, deployment/NAME, not {target!r}"
     assert expected in answer.err
-    assert asked == []
+    assert machine.asked == []
 
 
-def test_a_cluster_that_is_down_is_status_3(
-    asked: list[tuple[str, str, str]], tmp_path: Path
-) -> None:
-    assert moor("explain", "a", "--data-dir", cluster(tmp_path).root).status == 3
-    assert asked == []
-
-
-class Api:
-    """A client that only is there."""
-
-    async def __aenter__(self) -> Api:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        pass
+def test_a_cluster_that_is_down_is_status_3(machine: Machine, tmp_path: Path) -> None:
+    assert machine.moor("explain", "a", "--data-dir", cluster(tmp_path).root).status == 3
+    assert machine.asked == []
 
 
 @pytest.mark.parametrize("has_node", [True, False])
 @pytest.mark.parametrize("answers", [True, False])
-async def test_what_this_machine_knows_is_given_along(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_node: bool, answers: bool
+def test_what_this_machine_knows_is_given_along(
+    machine: Machine, tmp_path: Path, has_node: bool, answers: bool
 ) -> None:
+    machine.engine_answers = answers
     layout = change(cluster(tmp_path), has_node=has_node, filters_by_handler=has_node)
-    passed: dict[str, Any] = {}
-
-    async def look(_layout: Layout) -> tuple[None, tuple[str, ...]]:
-        return None, ("found",)
-
-    async def in_use(_layout: Layout, handlers: tuple[str, ...]) -> Any:
-        if not answers:
-            raise CliError("does not answer")
-        return type("InUse", (), {"handlers": (*handlers, "reported")})
-
-    async def explain_pod(api: Api, namespace: str, name: str, **more: Any) -> PodExplanation:
-        assert isinstance(api, Api)
-        passed.update(more, pod=f"{namespace}/{name}")
-        return ANSWER
-
-    monkeypatch.setattr(explain, "inspect_machine", look)
-    monkeypatch.setattr(explain, "handlers_in_use", in_use)
-    monkeypatch.setattr(explain, "explain_pod", explain_pod)
-    monkeypatch.setattr(client_config, "load_kubeconfig", lambda path: path)
-    monkeypatch.setattr(rest, "Client", lambda *_, **__: Api())
-    with locked(layout):
-        answer = await explain._ask(Target(cluster=Cluster(layout.root)), "space", "name")
-    assert answer == ANSWER
-    assert passed["pod"] == "space/name"
-    assert passed["filters_by_handler"] == has_node
+    with locked(with_kubeconfig(layout)):
+        answer = machine.moor("explain", "name", "-n", "space", "--data-dir", layout.root)
+    assert answer.status == 0
+    assert machine.asked == ["space/name"]
+    assert machine.facts["filters_by_handler"] == has_node
     result = ("found",) if has_node else ()
-    assert passed["local_handlers"] == ((*result, "reported") if answers else ())
-    assert passed["now"].utcoffset() is not None
-    assert passed["records"] is not None
+    assert machine.facts["local_handlers"] == ((*result, "reported") if answers else ())
+    assert machine.facts["now"].utcoffset() is not None
+    assert machine.facts["records"] is not None
 
 
-async def test_nothing_of_this_machine_counts_for_another_kubernetes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_nothing_of_this_machine_counts_for_another_kubernetes(
+    machine: Machine, tmp_path: Path
 ) -> None:
-    passed: dict[str, Any] = {}
-
-    async def explain_pod(_api: Api, _namespace: str, _name: str, **more: Any) -> PodExplanation:
-        passed.update(more)
-        return ANSWER
-
-    monkeypatch.setattr(explain, "explain_pod", explain_pod)
-    monkeypatch.setattr(client_config, "load_kubeconfigs", lambda *_: None)
-    monkeypatch.setattr(rest, "Client", lambda *_, **__: Api())
-    await explain._ask(Target((tmp_path / "other",)), "space", "name")
-    assert (passed["local_handlers"], passed["records"]) == ((), None)
-    assert not passed["filters_by_handler"]
+    file = with_kubeconfig(cluster(tmp_path)).kubeconfig.rename(tmp_path / "other")
+    assert machine.moor("explain", "a", "--kubeconfig", file).status == 0
+    assert (machine.facts["local_handlers"], machine.facts["records"]) == ((), None)
+    assert not machine.facts["filters_by_handler"]

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import io
 import tarfile
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import yaml
 
-from moorage.cli.commands import image as module
+from moorage.cli.factory import Factory
 from moorage.cluster.layout import Layout
 from moorage.wire.cri import pb
-from tests.cli.moor import Answer, FakeEngine, change, cluster, locked, moor, serving
+from tests.cli.moor import Answer, FakeEngine, Terminal, change, cluster, locked, moor, serving
 
 ID = f"sha256:{'0123456789ab' * 5}cdef"
 IMAGES = [
@@ -30,9 +29,8 @@ def engine() -> FakeEngine:
 
 
 @pytest.fixture
-def layout(tmp_path: Path, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch) -> Iterator[Layout]:
+def layout(tmp_path: Path, engine: FakeEngine) -> Iterator[Layout]:
     """A cluster that runs with an engine of its own."""
-    monkeypatch.setattr("moorage.cluster.engine.paths.RUN", tmp_path)
     layout = cluster(tmp_path, cluster_id="c")
     with serving(engine, tmp_path / "c/engine.sock"), locked(layout):
         yield layout
@@ -54,16 +52,19 @@ def test_list_has_a_row_for_each_name(layout: Layout) -> None:
 
 
 def test_the_cluster_that_kubeconfig_names_is_listed_or_said_to_be_elsewhere(
-    layout: Layout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    layout: Layout, tmp_path: Path
 ) -> None:
-    monkeypatch.setenv("MOORAGE_DATA_DIR", "")
-    monkeypatch.setenv("KUBECONFIG", str(layout.kubeconfig))
+    factory = Factory(tmp_path)
+    environment = {"MOORAGE_DATA_DIR": "", "KUBECONFIG": str(layout.kubeconfig)}
     layout.kubeconfig.touch()
-    assert moor("image", "list").out.startswith("IMAGE ")
-    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "other"))
-    answer = moor("image", "list", "--data-dir", layout.root)
+    assert moor("image", "list", factory=factory, environment=environment).out.startswith("IMAGE ")
+    environment["KUBECONFIG"] = str(tmp_path / "other")
+    answer = moor(
+        "image", "list", "--data-dir", layout.root, factory=factory, environment=environment
+    )
     assert answer.err == ""
-    assert "KUBECONFIG names another cluster" in moor("image", "list").err
+    answer = moor("image", "list", factory=factory, environment=environment)
+    assert "KUBECONFIG names another cluster" in answer.err
 
 
 def test_remove_says_every_name_that_went(layout: Layout, engine: FakeEngine) -> None:
@@ -217,28 +218,22 @@ def test_of_a_cluster_that_is_down_nothing_is_listed(tmp_path: Path) -> None:
 
 
 def test_progress_is_redrawn_on_a_terminal(
-    layout: Layout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    layout: Layout, engine: FakeEngine, tmp_path: Path
 ) -> None:
     archive = archive_of(tmp_path / "one.tar")
-    ticked = threading.Event()
 
-    class Terminal(io.StringIO):
-        def isatty(self) -> bool:
-            return True
-
+    class Redrawn(Terminal):
         def write(self, text: str) -> int:
             if "\r" in text:
-                ticked.set()
+                engine.may_load.set()
             return super().write(text)
 
-    async def load(*_: object) -> tuple[str, ...]:
-        assert ticked.wait(20)
-        return ("x",)
-
-    monkeypatch.setattr("tests.cli.moor.Terminal", Terminal)
-    monkeypatch.setattr(module, "_TICK_S", 0.001)
-    monkeypatch.setattr(module, "load_archive", load)
-    answer = moor("image", "load", archive, "--data-dir", layout.root, terminal=True)
+    factory = Factory(tmp_path)
+    factory.progress_s = 0.001
+    engine.may_load.clear()
+    answer = moor(
+        "image", "load", archive, "--data-dir", layout.root, factory=factory, err=Redrawn()
+    )
     sentence = f"loading {archive} (0.0 MiB)"
     first, *again = answer.err.split("\r")
     assert first == sentence

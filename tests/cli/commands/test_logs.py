@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import os
+import io
 import shutil
+import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from tests.cli.moor import cluster, moor
+from tests.cli.moor import FakeFactory, cluster, moor
 
 DAY = "2026-01-02T03:04:"
 
@@ -98,36 +100,44 @@ def test_missing_log_is_an_error(tmp_path: Path, arguments: tuple[str, ...], mes
     assert answer.err == f"moor: {message.format(root)}\n"
 
 
-def test_without_the_program_tail_nothing_is_followed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+class Programs(FakeFactory):
+    """A machine with a program `tail`, or without one; what was started, and what it became."""
+
+    def __init__(self, tail: str | None) -> None:
+        super().__init__()
+        self.tail = tail
+        self.started: list[subprocess.Popen[bytes]] = []
+        self.became: list[str] = []
+
+    def find_program(self, name: str, path: str | None = None) -> str | None:
+        assert (name, path) == ("tail", None)
+        return self.tail
+
+    def start_program(self, argv: Sequence[str]) -> subprocess.Popen[bytes]:
+        self.started.append(super().start_program(argv))
+        return self.started[-1]
+
+    def become_program(self, argv: list[str]) -> None:
+        self.became = argv
+        raise SystemExit(0)
+
+
+def test_without_the_program_tail_nothing_is_followed(tmp_path: Path) -> None:
     root = lines_of(tmp_path, node="x\n", engine="y\n")
-    monkeypatch.setattr(shutil, "which", lambda _name: None)
-    answer = moor("logs", "-f", "--data-dir", root)
+    answer = Programs(None).moor("logs", "-f", "--data-dir", root)
     assert answer.status == 1
     assert answer.err.endswith(f"{root}/logs/node.log {root}/logs/engine.log\n")
 
 
-def test_one_part_is_followed_by_tail_itself(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_part_is_followed_by_tail_itself(tmp_path: Path) -> None:
     root = lines_of(tmp_path, node="x\n")
-    became: list[object] = []
-
-    def become(*command: object) -> None:
-        became.extend(command)
-        raise SystemExit(0)
-
-    monkeypatch.setattr(os, "execv", become)
-    monkeypatch.setattr(shutil, "which", lambda name: f"/bin/{name}")
-    assert moor("logs", "node", "-f", "-n", 7, "--data-dir", root).status == 0
+    programs = Programs("/bin/tail")
+    assert programs.moor("logs", "node", "-f", "-n", 7, "--data-dir", root).status == 0
     log = f"{root}/logs/node.log"
-    assert became == ["/bin/tail", ["/bin/tail", "-n", "7", "-F", log]]
+    assert programs.became == ["/bin/tail", "-n", "7", "-F", log]
 
 
-def test_all_parts_are_followed_each_line_whole(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_all_parts_are_followed_each_line_whole(tmp_path: Path) -> None:
     root = lines_of(tmp_path, node="n1\nn2\nrest", engine="e\n")
     program = tmp_path / "tail"
     # Ends at the end of its file, in pieces that are not lines.
@@ -137,8 +147,7 @@ def test_all_parts_are_followed_each_line_whole(
         "print(sys.argv[1:4], file=sys.stderr)\n"
     )
     program.chmod(0o755)
-    monkeypatch.setattr(shutil, "which", lambda _name: str(program))
-    answer = moor("logs", "-f", "-n", 5, "--data-dir", root)
+    answer = Programs(str(program)).moor("logs", "-f", "-n", 5, "--data-dir", root)
     assert sorted(answer.out.splitlines()) == [
         "engine       e",
         "node         n1",
@@ -147,22 +156,17 @@ def test_all_parts_are_followed_each_line_whole(
     assert (answer.status, answer.err) == (0, "")
 
 
-def test_ctrl_c_ends_following_and_its_programs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ctrl_c_ends_following_and_its_programs(tmp_path: Path) -> None:
     root = lines_of(tmp_path, node="n\n", engine="e\n")
-    started: list[subprocess.Popen[bytes]] = []
-    whole = subprocess.Popen
 
-    def popen(*arguments: object, **more: object) -> subprocess.Popen[bytes]:
-        started.append(whole(*arguments, **more))  # type: ignore[call-overload]
-        return started[-1]
+    class Interrupted(io.StringIO):
+        def write(self, text: str) -> int:
+            del text
+            raise KeyboardInterrupt
 
-    def interrupted(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(subprocess, "Popen", popen)
-    monkeypatch.setattr("moorage.cli.commands.logs._copy", interrupted)
-    answer = moor("logs", "-f", "--data-dir", root)
+    tail = shutil.which("tail")
+    assert tail is not None
+    programs = Programs(tail)
+    answer = programs.moor("logs", "-f", "--data-dir", root, out=Interrupted())
     assert (answer.status, answer.out) == (0, "")
-    assert [process.poll() is not None for process in started] == [True, True]
+    assert [process.poll() for process in programs.started] == [-signal.SIGTERM] * 2

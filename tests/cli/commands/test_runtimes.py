@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -16,14 +18,20 @@ from moorage.api.runtime_group import (
     RuntimeProfileStatus,
 )
 from moorage.attach.outcome import NodeOutcome, Outcome
-from moorage.cli.commands import runtimes
-from moorage.cli.connection import Target
-from moorage.cluster.host import Inventory
 from moorage.cluster.layout import Layout
-from moorage.cluster.settings import load
 from moorage.engine.handlers import Handler
+from moorage.wire.client.config import ClientConfig
+from moorage.wire.client.resources import RUNTIME_PROFILES
 from moorage.wire.cri import engine_pb
-from tests.cli.moor import FakeEngine, change, cluster, locked, moor, serving
+from tests.cli.moor import (
+    FakeEngine,
+    FakeFactory,
+    change,
+    cluster,
+    locked,
+    serving,
+    with_kubeconfig,
+)
 from tests.cluster.hosts import a_host
 from tests.fake_crio import Behaviour, FakeCrio, serving_apart
 
@@ -37,21 +45,44 @@ FOUND = (
 )  # fmt: skip
 
 
-@pytest.fixture
-def looks(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
-    """The machine has FOUND; the clusters for which it was looked at."""
-    looks = []
+class Machine(FakeFactory):
+    """It has FOUND, the API has `profiles`; `looks` are the clusters for which it was looked at."""
 
-    async def look(layout: Layout) -> tuple[Inventory, tuple[Handler, ...]]:
-        looks.append(layout.root)
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        self.looks: list[Path] = []
+        self.profiles: list[RuntimeProfile] = []
+        self.configs: list[ClientConfig] = []
+
+    async def inspect_machine(self, layout: Layout, **_: Any) -> Any:
+        self.looks.append(layout.root)
         return a_host(), FOUND
 
-    monkeypatch.setattr(runtimes, "inspect_machine", look)
-    return looks
+    def client(self, config: ClientConfig, _user_agent: str) -> Any:
+        self.configs.append(config)
+        return self
+
+    async def __aenter__(self) -> Machine:
+        return self
+
+    async def __aexit__(self, *_: object) -> None: ...
+
+    async def list(self, resource: object) -> Any:
+        assert resource is RUNTIME_PROFILES
+        return SimpleNamespace(items=self.profiles)
+
+    async def read_outcome(self, client: object) -> Outcome:
+        assert client is self
+        return OUTCOME
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    return Machine(tmp_path)
 
 
 def test_without_a_cluster_the_hosts_handlers_are_listed_with_reasons(
-    looks: list[Path], tmp_path: Path
+    machine: Machine, tmp_path: Path
 ) -> None:
     listed = [
         "HANDLER   RUNTIME   VERSION   AVAILABLE   FEATURES",
@@ -66,19 +97,18 @@ def test_without_a_cluster_the_hosts_handlers_are_listed_with_reasons(
         "kata      kata      -         no          -",
         "    no KVM → turn it on",
     ]
-    assert moor("runtimes", "--data-dir", tmp_path).out.splitlines() == [*listed, *old]
-    output = moor("runtimes", "--all", "--data-dir", tmp_path).out
+    assert machine.moor("runtimes", "--data-dir", tmp_path).out.splitlines() == [*listed, *old]
+    output = machine.moor("runtimes", "--all", "--data-dir", tmp_path).out
     assert output.splitlines() == [*listed, *kata, *old]
-    assert looks == [tmp_path, tmp_path]
-    rows = json.loads(moor("runtimes", "--all", "-o", "json", "--data-dir", tmp_path).out)
+    assert machine.looks == [tmp_path, tmp_path]
+    rows = json.loads(machine.moor("runtimes", "--all", "-o", "json", "--data-dir", tmp_path).out)
     assert [row["handler"] for row in rows] == ["runc", "kata", "old"]
     assert rows[1]["remedy"] == "turn it on"
 
 
 def test_of_a_running_cluster_the_engines_with_their_files_and_complaints(
-    looks: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    machine: Machine, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("moorage.cluster.engine.paths.RUN", tmp_path)
     layout = cluster(tmp_path, cluster_id="c")
     reported = engine_pb.Handlers(
         handlers=[
@@ -90,7 +120,7 @@ def test_of_a_running_cluster_the_engines_with_their_files_and_complaints(
         complaints=["b.toml: no binary"],
     )  # fmt: skip
     with serving(FakeEngine(handlers=reported), tmp_path / "c/engine.sock"), locked(layout):
-        answer = moor("runtimes", "--all", "--data-dir", layout.root)
+        answer = machine.moor("runtimes", "--all", "--data-dir", layout.root)
     assert answer.err == "broken: b.toml: no binary\n"
     assert answer.out.splitlines() == [
         "HANDLER   RUNTIME    VERSION   DEFAULT   AVAILABLE   FEATURES",
@@ -102,7 +132,7 @@ def test_of_a_running_cluster_the_engines_with_their_files_and_complaints(
         "    too old",
         "    hangs → wait",
     ]
-    assert looks == [layout.root]
+    assert machine.looks == [layout.root]
 
 
 FAILS = RuntimeProfileStatus(
@@ -110,70 +140,56 @@ FAILS = RuntimeProfileStatus(
 )
 
 
-def test_a_handler_whose_probe_fails_is_not_available(
-    looks: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def read(target: Target) -> tuple[RuntimeProfile, ...]:
-        del target
-        return tuple(
-            RuntimeProfile(spec=RuntimeProfileSpec(node_name=node, handler=handler), status=FAILS)
-            for node, handler in ((load(layout.settings).node_name, "kata"), ("other", "runc"))  # type: ignore[union-attr]
-        )
-
-    monkeypatch.setattr("moorage.cluster.engine.paths.RUN", tmp_path)
-    monkeypatch.setattr(runtimes, "_profiles", read)
-    layout = cluster(tmp_path, cluster_id="c")
+def test_a_handler_whose_probe_fails_is_not_available(machine: Machine, tmp_path: Path) -> None:
+    layout = with_kubeconfig(cluster(tmp_path, cluster_id="c", node_name="n1"))
+    machine.profiles = [
+        RuntimeProfile(spec=RuntimeProfileSpec(node_name=node, handler=handler), status=FAILS)
+        for node, handler in (("n1", "kata"), ("other", "runc"))
+    ]
     handlers = [
         engine_pb.Handler(name=name, is_available=True, program=f"/{name}")
         for name in ("runc", "kata")
     ]
     reported = engine_pb.Handlers(handlers=handlers)
     with serving(FakeEngine(handlers=reported), tmp_path / "c/engine.sock"), locked(layout):
-        answer = moor("runtimes", "-o", "json", "--data-dir", layout.root)
+        answer = machine.moor("runtimes", "-o", "json", "--data-dir", layout.root)
     by_name = {row["handler"]: row for row in json.loads(answer.out)}
     assert (by_name["runc"]["available"], by_name["runc"]["reason"]) == (True, "")
     assert by_name["kata"]["available"] is False
     assert by_name["kata"]["reason"] == "its probe fails: no kernel; set path"
-    assert looks == [layout.root]
+    assert machine.looks == [layout.root]
 
 
-def test_of_another_engine_those_that_it_lists_alone(looks: list[Path], tmp_path: Path) -> None:
+def test_of_another_engine_those_that_it_lists_alone(machine: Machine, tmp_path: Path) -> None:
     layout = cluster(tmp_path)
     with serving_apart(FakeCrio(Behaviour(handlers=["", "b"])), tmp_path) as endpoint:
         change(layout, cri=endpoint)
-        answer = moor("runtimes", "--data-dir", layout.root)
+        answer = machine.moor("runtimes", "--data-dir", layout.root)
         assert answer.out.splitlines() == [
             "HANDLER   DEFAULT   AVAILABLE   FEATURES",
             "-         yes       yes         -",
             "b         no        yes         -",
         ]
-        assert looks == []
+        assert machine.looks == []
         change(layout, cri=endpoint, has_node=False)
-        assert "runc" in moor("runtimes", "--data-dir", layout.root).out
-        assert looks == [layout.root]
+        assert "runc" in machine.moor("runtimes", "--data-dir", layout.root).out
+        assert machine.looks == [layout.root]
+
+
+OUTCOME = Outcome(
+    nodes=(
+        NodeOutcome("n1", "containerd://2.4.2", {"runc": "shared-kernel"}, {"kata": "hangs"}),
+        NodeOutcome("n2", "cri-o://1.37", problem="no agent runs there", remedy="start it"),
+    ),
+    classes={"kata": ("kata",), "runc": ("native", "runc")},
+)
 
 
 def test_of_another_kubernetes_those_that_its_nodes_report(
-    looks: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    machine: Machine, tmp_path: Path
 ) -> None:
-    asked = []
-
-    async def report(target: Target) -> Outcome:
-        asked.append((target.kubeconfigs, target.context))
-        return Outcome(
-            nodes=(
-                NodeOutcome(
-                    "n1", "containerd://2.4.2", {"runc": "shared-kernel"}, {"kata": "hangs"}
-                ),
-                NodeOutcome("n2", "cri-o://1.37", problem="no agent runs there", remedy="start it"),
-            ),
-            classes={"kata": ("kata",), "runc": ("native", "runc")},
-        )
-
-    monkeypatch.setattr(runtimes, "_outcome", report)
-    file = tmp_path / "other.kubeconfig"
-    file.touch()
-    answer = moor("runtimes", "--kubeconfig", file, "--context", "c")
+    file = with_kubeconfig(cluster(tmp_path)).kubeconfig.rename(tmp_path / "other.kubeconfig")
+    answer = machine.moor("runtimes", "--kubeconfig", file, "--context", "c")
     assert answer.out.splitlines() == [
         "NODE   ENGINE               WORKS                  DOES NOT WORK",
         "n1     containerd://2.4.2   runc (shared-kernel)   kata",
@@ -182,39 +198,37 @@ def test_of_another_kubernetes_those_that_its_nodes_report(
         "    no agent runs there: start it",
         "handler runc: runtimeClassName native, runc",
     ]
-    monkeypatch.setenv("KUBECONFIG", str(file))
-    document = json.loads(moor("runtimes", "-o", "json").out)
+    environment = {"KUBECONFIG": str(file)}
+    answer = machine.moor("runtimes", "-o", "json", environment=environment)
+    document = json.loads(answer.out)
     assert [node["node"] for node in document["nodes"]] == ["n1", "n2"]
-    assert asked == [((file,), "c"), ((file,), None)]
-    assert looks == []
-    moor("runtimes", "--data-dir", tmp_path)
-    assert looks == [tmp_path]
-    refused = moor("runtimes", "--all")
+    assert [config.server for config in machine.configs] == ["https://api.example:6443"] * 2
+    assert machine.looks == []
+    machine.moor("runtimes", "--data-dir", tmp_path)
+    assert machine.looks == [tmp_path]
+    refused = machine.moor("runtimes", "--all", environment=environment)
     assert (refused.status, "--all is for this machine" in refused.err) == (2, True)
 
 
-def test_options_before_the_subcommand_are_refused(tmp_path: Path) -> None:
-    refused = moor("runtimes", "--data-dir", tmp_path, "features")
+def test_options_before_the_subcommand_are_refused(machine: Machine, tmp_path: Path) -> None:
+    refused = machine.moor("runtimes", "--data-dir", tmp_path, "features")
     assert (refused.status, "give --data-dir behind features" in refused.err) == (2, True)
 
 
 def test_handlers_whose_features_are_not_probed_yet_are_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    machine: Machine, tmp_path: Path
 ) -> None:
-    async def read(target: Target) -> tuple[RuntimeProfile, ...]:
-        del target
-        found = (ProfileFeature(name="exec", state="Supported"),)
-        return (
-            RuntimeProfile(
-                spec=RuntimeProfileSpec(node_name="n1", handler="crun"),
-                status=RuntimeProfileStatus(features=found),
-            ),
-            RuntimeProfile(spec=RuntimeProfileSpec(node_name="n1", handler="runc")),
-            RuntimeProfile(spec=RuntimeProfileSpec(node_name="n1", handler="kata"), status=FAILS),
-        )
-
-    monkeypatch.setattr(runtimes, "_profiles", read)
-    answer = moor("runtimes", "features", "--data-dir", tmp_path)
+    found = (ProfileFeature(name="exec", state="Supported"),)
+    statuses = {
+        "crun": RuntimeProfileStatus(features=found), "runc": RuntimeProfileStatus(), "kata": FAILS,
+    }  # fmt: skip
+    machine.profiles = [
+        RuntimeProfile(spec=RuntimeProfileSpec(node_name="n1", handler=handler), status=status)
+        for handler, status in statuses.items()
+    ]
+    file = with_kubeconfig(cluster(tmp_path)).kubeconfig
+    file = file.rename(tmp_path / "other")
+    answer = machine.moor("runtimes", "features", "--kubeconfig", file)
     assert answer.err == (
         "kata does not work: no kernel; set path\nnot probed yet, which takes a minute: runc\n"
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,26 +15,31 @@ import yaml
 from moorage.api.host_ports import Listener
 from moorage.attach.processes import controllers, node, scheduler
 from moorage.attach.processes.connection import ApiUnusableError
-from moorage.cluster.daemon import Service
 from moorage.controllers import ControllerOptions
 from moorage.node.options import NodeOptions, ServerOptions
 from moorage.scheduler import SchedulerOptions
 from moorage.wire.client.config import ClientConfig
-from tests.cli.moor import moor
+from tests.cli.moor import FakeFactory
 
 
-class Part:
+class Part(FakeFactory):
     """A part that ends at its start, as if stopped, or with `error`; what it was given."""
 
     def __init__(self) -> None:
+        super().__init__()
+        self.started: object = None
+        self.uid = 0
         self.given: tuple[Any, ...] = ()
         self.settings: dict[str, Any] = {}
         self.error: BaseException | None = None
         self.steps: list[str] = []
 
-    async def run(self, *given: Any, **settings: Any) -> None:
-        self.settings = settings
-        *self.given, ready = given  # type: ignore[assignment]
+    def start_part(self, work: Any, ready: Callable[[], None]) -> Coroutine[Any, Any, None]:
+        self.started = work.func
+        return self._work(ready, *work.args, **work.keywords)
+
+    async def _work(self, ready: Callable[[], None], *given: Any, **settings: Any) -> None:
+        self.given, self.settings = given, settings
         if self.error is not None:
             raise self.error
         ready()
@@ -49,16 +54,21 @@ class Part:
     def stopping(self) -> None:
         self.steps.append("stopping")
 
+    def service(self) -> Any:
+        return self
+
+    def configure_logs(self, level: str) -> None:
+        self.steps.append(level)
+
+    def calm_collector(self) -> None: ...
+
+    def euid(self) -> int:
+        return self.uid
+
 
 @pytest.fixture
-def part(monkeypatch: pytest.MonkeyPatch) -> Iterator[Part]:
+def part() -> Iterator[Part]:
     part = Part()
-    for module in (scheduler, controllers, node):
-        monkeypatch.setattr(module, "run", part.run)
-    monkeypatch.setattr(Service, "taken_from_environment", lambda: part)
-    monkeypatch.setattr("moorage.cli.daemon.configure", lambda level: part.steps.append(level))
-    monkeypatch.setattr("moorage.cli.daemon.calm_collector", lambda: None)
-    monkeypatch.setattr(os, "geteuid", lambda: 0)
     before = os.umask(0o022)
     yield part
     os.umask(before)
@@ -92,13 +102,17 @@ def write_kubeconfig(path: Path, authority: bytes | None) -> Path:
 
 
 def test_the_scheduler_runs_with_its_options(part: Part, kubeconfig: Path) -> None:
-    assert moor("scheduler", "--kubeconfig", kubeconfig).status == 0
+    assert part.moor("scheduler", "--kubeconfig", kubeconfig).status == 0
+    assert part.started is scheduler.run
     config, options = part.given
     assert config == ClientConfig("https://api.example:6443", ca=b"authority", token="token of u")
     assert options == SchedulerOptions()
     assert part.steps == ["info", "ready", "stopping"]
     more = ("--context", "there", "--name", "own", "--scheduler-like-upstream")
-    assert moor("scheduler", "--kubeconfig", kubeconfig, *more, "--log-level", "debug").status == 0
+    assert (
+        part.moor("scheduler", "--kubeconfig", kubeconfig, *more, "--log-level", "debug").status
+        == 0
+    )
     config, options = part.given
     assert config.token == "token of v"
     assert options == SchedulerOptions(name="own", filters_by_handler=False)
@@ -108,24 +122,26 @@ def test_the_scheduler_runs_with_its_options(part: Part, kubeconfig: Path) -> No
 def test_the_controllers_have_the_kubeconfigs_authority_or_another(
     part: Part, kubeconfig: Path, tmp_path: Path
 ) -> None:
-    assert moor("controllers", "--kubeconfig", kubeconfig).status == 0
+    assert part.moor("controllers", "--kubeconfig", kubeconfig).status == 0
+    assert part.started is controllers.run
     assert part.given[1] == ControllerOptions(cluster_ca="authority")
     authority, key = tmp_path / "ca.crt", tmp_path / "ca.key"
     authority.write_text("another")
     key.write_text("key")
     options = ("--cluster-ca", authority, "--cluster-ca-key", key)
-    assert moor("controllers", "--kubeconfig", kubeconfig, *options).status == 0
+    assert part.moor("controllers", "--kubeconfig", kubeconfig, *options).status == 0
     assert part.given[1] == ControllerOptions(cluster_ca="another", cluster_ca_key=key)
     write_kubeconfig(kubeconfig, None)
-    answer = moor("controllers", "--kubeconfig", kubeconfig)
+    answer = part.moor("controllers", "--kubeconfig", kubeconfig)
     assert answer.status == 2
     assert "has no certificate authority: give --cluster-ca" in answer.err
 
 
 def run_node(part: Part, kubeconfig: Path, *options: object) -> NodeOptions:
     endpoint = ("--cri", "unix:///run/engine.sock")
-    answer = moor("node", "--kubeconfig", kubeconfig, *endpoint, *options)
+    answer = part.moor("node", "--kubeconfig", kubeconfig, *endpoint, *options)
     assert answer.status == 0, answer.err
+    assert part.started is node.run
     config, cri, _, chosen, _ = part.given
     assert config.token == "token of u"
     assert cri == "unix:///run/engine.sock"
@@ -185,17 +201,15 @@ def test_the_node_agent_with_all_its_options(part: Part, kubeconfig: Path, tmp_p
 def test_what_the_node_agent_refuses(
     part: Part, kubeconfig: Path, options: tuple[str, ...], message: str
 ) -> None:
-    answer = moor("node", "--kubeconfig", kubeconfig, *options)
+    answer = part.moor("node", "--kubeconfig", kubeconfig, *options)
     assert answer.status == 2
     assert message in answer.err
     assert part.given == ()
 
 
-def test_the_node_agent_needs_root(
-    part: Part, kubeconfig: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    answer = moor("node", "--kubeconfig", kubeconfig, "--cri", "unix:///x")
+def test_the_node_agent_needs_root(part: Part, kubeconfig: Path) -> None:
+    part.uid = 1000
+    answer = part.moor("node", "--kubeconfig", kubeconfig, "--cri", "unix:///x")
     assert answer.status == 4
     assert "needs root" in answer.err
     assert part.given == ()
@@ -214,7 +228,7 @@ def test_failures_are_one_line(
     part: Part, kubeconfig: Path, error: BaseException, message: str
 ) -> None:
     part.error = error
-    answer = moor("scheduler", "--kubeconfig", kubeconfig)
+    answer = part.moor("scheduler", "--kubeconfig", kubeconfig)
     assert answer.status == 1
     assert message in answer.err
     assert part.steps[-1] == "stopping"
@@ -223,6 +237,6 @@ def test_failures_are_one_line(
 def test_a_kubeconfig_that_cannot_be_used_is_one_line(part: Part, tmp_path: Path) -> None:
     path = tmp_path / "kubeconfig"
     path.write_text("[]")
-    answer = moor("scheduler", "--kubeconfig", path)
+    answer = part.moor("scheduler", "--kubeconfig", path)
     assert (answer.status, answer.err) == (1, f"moor: {path}: not a kubeconfig\n")
     assert part.given == ()

@@ -12,22 +12,19 @@ from typing import Any
 import pytest
 import yaml
 
-from moorage.cli.commands import up
-from moorage.cluster import creation
 from moorage.cluster.access.credentials import Credentials
+from moorage.cluster.cluster import ClusterActions
 from moorage.cluster.errors import StartError
 from moorage.cluster.host import Inventory
-from moorage.cluster.host import start_check as machine
+from moorage.cluster.host.start_check import require_machine
 from moorage.cluster.layout import Layout
 from moorage.cluster.network import NoSubnetError, SubnetTakenError
 from moorage.cluster.network.subnet import Route
 from moorage.cluster.reservations import Reservations
 from moorage.cluster.settings import Choices, Settings, SettingsError, load
-from moorage.cluster.supervision import start as starting
-from moorage.cluster.supervision import supervise
 from moorage.cluster.supervision.supervisor import AlreadyRunningError
 from moorage.engine.handlers import Handler
-from tests.cli.moor import Answer, change, cluster, locked, moor
+from tests.cli.moor import Answer, FakeFactory, change, cluster, locked
 from tests.cluster.hosts import a_host, tools_without
 from tests.cluster.test_settings import SETTINGS
 from tests.fake_crio import Behaviour, FakeCrio, serving_apart
@@ -35,10 +32,15 @@ from tests.fake_crio import Behaviour, FakeCrio, serving_apart
 _ROUTE = Route("eth0", IPv4Network("10.0.0.0/8"))
 
 
-class Start:
+Report = Callable[[str], None] | None
+
+
+class Start(FakeFactory, ClusterActions):
     """The steps of a start, in their order, and what they got."""
 
-    def __init__(self) -> None:
+    def __init__(self, home: Path) -> None:
+        super().__init__(actions=self)
+        self.home = home
         self.steps: list[tuple[str, Any]] = []
         self.choices = Choices()
         self.host = a_host()
@@ -47,9 +49,17 @@ class Start:
         self.claimed = 0
         self.handlers: tuple[Handler, ...] = ()
 
-    async def look(
-        self, _layout: Layout, *, is_installing: bool, report: Callable[[str], None] | None
+    @property
+    def users_kubeconfig(self) -> Path:
+        return self.home / "config"
+
+    async def require_machine(self, layout: Layout, **options: Any) -> tuple[Handler, ...]:
+        return await require_machine(layout, inspect=self.inspect_machine, **options)
+
+    async def inspect_machine(
+        self, layout: Layout, *, is_installing: bool = False, report: Report = None, **_: Any
     ) -> tuple[Inventory, tuple[Handler, ...]]:
+        del layout
         if is_installing and report is not None:
             report("installing conmon")
         self.steps.append(("look", is_installing))
@@ -65,11 +75,16 @@ class Start:
         self.choices = choices
         return load(layout.settings) or SETTINGS
 
-    def become(self, _layout: Layout, reservations: Reservations, merged_into: str) -> None:
+    def become_supervisor(
+        self, _layout: Layout, reservations: Reservations, merged_into: str
+    ) -> None:
         assert len(reservations.descriptors) == 1
         self.steps.append(("become", merged_into))
 
-    async def detached(self, _layout: Layout, within_s: float, reservations: Reservations) -> None:
+    async def start_supervisor(
+        self, _layout: Layout, within_s: float, reservations: Reservations | None
+    ) -> None:
+        assert reservations is not None
         self.claimed = len(reservations.descriptors)
         self.steps.append(("detached", within_s > 10))
         if self.start_failure is not None:
@@ -77,14 +92,8 @@ class Start:
 
 
 @pytest.fixture
-def start(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Start:
-    start = Start()
-    monkeypatch.setattr(machine, "inspect_machine", start.look)
-    monkeypatch.setattr(creation, "open_cluster", start.open_cluster)
-    monkeypatch.setattr(supervise, "become_supervisor", start.become)
-    monkeypatch.setattr(starting, "start_supervisor", start.detached)
-    monkeypatch.setattr(up, "USER_KUBECONFIG", tmp_path / "user" / "config")
-    return start
+def start(tmp_path: Path) -> Start:
+    return Start(tmp_path / "user")
 
 
 def with_keys(layout: Layout) -> Layout:
@@ -112,7 +121,7 @@ def test_what_fails_under_a_runtime_is_said_in_one_line_unless_a_file_names_anot
     own = layout.engine / "handlers.d"
     own.mkdir(parents=True)
     (own / "gvisor-c.toml").write_text('adapter = "runsc"\nbinary = "/bin/true"\n')
-    answer = moor("up", "--data-dir", str(tmp_path))
+    answer = start.moor("up", "--data-dir", str(tmp_path))
     assert answer.err == (
         "moor: warning: classes of handler gvisor-a, gvisor-b (/opt/runsc 2022): `ls` fails; "
         "get a newer one\n"
@@ -171,7 +180,7 @@ def test_what_fails_under_a_runtime_is_said_in_one_line_unless_a_file_names_anot
 def test_only_options_of_the_command_line_are_passed(
     start: Start, tmp_path: Path, options: tuple[object, ...], expected: dict[str, Any]
 ) -> None:
-    answer = moor("up", *options, "--data-dir", tmp_path / "d")
+    answer = start.moor("up", *options, "--data-dir", tmp_path / "d")
     assert answer == Answer(0, "", "")
     assert start.choices.given() == expected
     assert not start.choices.accepts_loss
@@ -180,7 +189,7 @@ def test_only_options_of_the_command_line_are_passed(
 
 
 def test_loss_is_accepted_with_accept_loss(start: Start, tmp_path: Path) -> None:
-    moor("up", "--accept-loss", "--data-dir", tmp_path / "d")
+    start.moor("up", "--accept-loss", "--data-dir", tmp_path / "d")
     assert start.choices.accepts_loss
 
 
@@ -207,14 +216,14 @@ def test_loss_is_accepted_with_accept_loss(start: Start, tmp_path: Path) -> None
 def test_invalid_options_are_a_usage_error(
     start: Start, tmp_path: Path, options: tuple[object, ...], message: str
 ) -> None:
-    answer = moor("up", *options, "--data-dir", tmp_path / "d")
+    answer = start.moor("up", *options, "--data-dir", tmp_path / "d")
     assert answer.status == 2
     assert message in answer.err
     assert start.steps == []
 
 
 def test_missing_packages_are_installed_when_asked_for(start: Start, tmp_path: Path) -> None:
-    answer = moor("up", "--install", "--data-dir", tmp_path / "d")
+    answer = start.moor("up", "--install", "--data-dir", tmp_path / "d")
     assert answer.err == "installing conmon\n"
     assert start.steps[0] == ("look", True)
 
@@ -223,7 +232,7 @@ def test_a_machine_that_cannot_run_pods_is_status_4_with_each_problem(
     start: Start, tmp_path: Path
 ) -> None:
     start.host = a_host(is_root=False, tools=tools_without("conmon"))
-    answer = moor("up", "--data-dir", tmp_path / "d")
+    answer = start.moor("up", "--data-dir", tmp_path / "d")
     assert answer.status == 4
     assert answer.err.startswith("moor: this machine cannot run pods:\n  user: not root")
     assert " → run as root" in answer.err
@@ -238,7 +247,7 @@ def test_a_detached_start_says_how_to_use_the_cluster(
 ) -> None:
     layout = with_keys(cluster(tmp_path, name="mine", has_node=False))
     options = ("--merge",) if merges else ()
-    answer = moor("up", "-d", "--no-node", *options, "--data-dir", layout.root)
+    answer = start.moor("up", "-d", "--no-node", *options, "--data-dir", layout.root)
     assert (answer.status, answer.err) == (0, "")
     first, rest = answer.out.split("\n", 1)
     assert first == "cluster ready"
@@ -255,14 +264,14 @@ def test_a_detached_start_says_how_to_use_the_cluster(
 
 def test_the_supervisor_learns_where_the_context_was_added(start: Start, tmp_path: Path) -> None:
     layout = with_keys(cluster(tmp_path))
-    moor("up", "--merge", "--no-node", "--data-dir", layout.root)
+    start.moor("up", "--merge", "--no-node", "--data-dir", layout.root)
     assert start.steps[-1] == ("become", str(tmp_path / "user" / "config"))
 
 
 def test_failed_start_is_reported_in_one_line(start: Start, tmp_path: Path) -> None:
     layout = cluster(tmp_path)
     start.start_failure = StartError("not ready")
-    answer = moor("up", "--detach", "--no-node", "--data-dir", layout.root)
+    answer = start.moor("up", "--detach", "--no-node", "--data-dir", layout.root)
     assert (answer.status, answer.err) == (1, "moor: not ready\n")
 
 
@@ -279,7 +288,7 @@ def test_cluster_that_cannot_be_opened_is_an_error(
     start: Start, tmp_path: Path, error: Exception, message: str
 ) -> None:
     start.failure = error
-    answer = moor("up", "--no-node", "--data-dir", tmp_path / "d")
+    answer = start.moor("up", "--no-node", "--data-dir", tmp_path / "d")
     assert answer.status == 1
     assert message in answer.err
     assert start.steps == []
@@ -288,7 +297,7 @@ def test_cluster_that_cannot_be_opened_is_an_error(
 def test_cluster_started_meanwhile_is_an_error(start: Start, tmp_path: Path) -> None:
     layout = cluster(tmp_path)
     start.failure = AlreadyRunningError(layout, 7)
-    answer = moor("up", "--no-node", "--data-dir", layout.root)
+    answer = start.moor("up", "--no-node", "--data-dir", layout.root)
     assert answer.status == 1
     assert answer.err == f"moor: {start.failure}\n"
 
@@ -296,24 +305,24 @@ def test_cluster_started_meanwhile_is_an_error(start: Start, tmp_path: Path) -> 
 def test_external_engine_is_probed_instead_of_the_host(start: Start, tmp_path: Path) -> None:
     layout = cluster(tmp_path)
     missing = f"unix://{tmp_path}/none.sock"
-    answer = moor("up", "--cri", missing, "--data-dir", layout.root)
+    answer = start.moor("up", "--cri", missing, "--data-dir", layout.root)
     assert answer.status == 4
     assert f"the engine at {missing} cannot be used" in answer.err
     change(layout, cri=missing)
-    assert moor("up", "--data-dir", layout.root).status == 4
+    assert start.moor("up", "--data-dir", layout.root).status == 4
     assert start.steps == []
-    assert moor("up", "--no-node", "--data-dir", layout.root).status == 0
-    moor("up", "--own-engine", "--data-dir", layout.root)
+    assert start.moor("up", "--no-node", "--data-dir", layout.root).status == 0
+    start.moor("up", "--own-engine", "--data-dir", layout.root)
     assert start.steps[2] == ("look", False)
 
 
 def test_an_engine_that_is_not_ready_is_a_warning(start: Start, tmp_path: Path) -> None:
     layout = cluster(tmp_path)
     with serving_apart(FakeCrio(Behaviour()), tmp_path) as endpoint:
-        assert moor("up", "--cri", endpoint, "--data-dir", layout.root) == Answer(0, "", "")
+        assert start.moor("up", "--cri", endpoint, "--data-dir", layout.root) == Answer(0, "", "")
     assert start.choices.cri == endpoint
     with serving_apart(FakeCrio(Behaviour(has_network=False)), tmp_path) as endpoint:
-        answer = moor("up", "--cri", endpoint, "--data-dir", layout.root)
+        answer = start.moor("up", "--cri", endpoint, "--data-dir", layout.root)
     assert answer.status == 0
     assert answer.err.startswith(f"moor: the engine at {endpoint}: ")
 
@@ -323,13 +332,13 @@ def test_one_that_runs_is_reported_and_nothing_is_opened(start: Start, tmp_path:
     part = {"pid": os.getpid(), "restarts": 0, "ready_after_s": None}
     states = {"apiserver": "ready", "node": "starting", "engine": "restarting"}
     with locked(layout) as pid:
-        plain = moor("up", "--data-dir", layout.root)
+        plain = start.moor("up", "--data-dir", layout.root)
         assert not (tmp_path / "user").exists()
         parts = {name: {**part, "state": state} for name, state in states.items()}
         layout.state.write_text(json.dumps({"parts": parts}))
-        waiting = moor("up", "--merge", "--name", "mine", "--data-dir", layout.root)
+        waiting = start.moor("up", "--merge", "--name", "mine", "--data-dir", layout.root)
         change(layout, name="mine", has_node=False)
-        without = moor("up", "--no-node", "--data-dir", layout.root)
+        without = start.moor("up", "--no-node", "--data-dir", layout.root)
     runs = f"the cluster in {layout.root} runs already"
     assert plain.out.splitlines()[0] == f"{runs} (supervisor process {pid})"
     assert f"export KUBECONFIG={layout.kubeconfig}" in plain.out
@@ -361,7 +370,7 @@ def test_one_that_runs_otherwise_is_left_alone(
 ) -> None:
     layout = cluster(tmp_path)
     with locked(layout) as pid:
-        answer = moor("up", *options, "--merge", "--data-dir", layout.root)
+        answer = start.moor("up", *options, "--merge", "--data-dir", layout.root)
     assert (answer.status, answer.out) == (1, "")
     assert f"It runs with a different {message}, and options take effect" in answer.err
     assert str(pid) in answer.err

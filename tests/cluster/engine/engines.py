@@ -13,7 +13,7 @@ from tests.cluster.test_settings import SETTINGS
 
 
 def engine_paths(root: Path) -> ClusterEnginePaths:
-    return ClusterEnginePaths(root / "data", root / "run")
+    return ClusterEnginePaths(root / "data", root / "shared" / "run")
 
 
 def a_plan(root: Path) -> EnginePlan:

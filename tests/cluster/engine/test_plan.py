@@ -6,7 +6,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from moorage.cluster.engine import plan
 from moorage.cluster.engine.paths import ClusterEnginePaths, cgroup_root
 from moorage.cluster.engine.plan import EnginePlan, NoEngineError, plan_engine, prepare_host
 from moorage.cluster.host import CniPlugins, Inventory
@@ -77,7 +76,7 @@ def test_what_an_engine_cannot_do_without_is_named(
 
 @pytest.mark.parametrize(("has_moved", "gathers"), [(True, 2), (False, 1), (None, 2)])
 async def test_facts_are_gathered_again_after_a_change(
-    monkeypatch: pytest.MonkeyPatch, has_moved: bool | None, gathers: int
+    has_moved: bool | None, gathers: int
 ) -> None:
     asked: list[Path] = []
 
@@ -90,7 +89,5 @@ async def test_facts_are_gathered_again_after_a_change(
             raise OSError(16, "busy")
         return has_moved
 
-    monkeypatch.setattr(plan, "gather", gather)
-    monkeypatch.setattr(plan, "mount_hugetlb_v1", join)
-    await prepare_host(Path("/data"))
+    await prepare_host(Path("/data"), gather, join)
     assert len(asked) == gathers

@@ -4,45 +4,33 @@ from __future__ import annotations
 
 import fcntl
 import subprocess
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from moorage.cluster.engine import teardown
 from moorage.cluster.engine.plan import EnginePlan
-from moorage.cluster.engine.teardown import sweep, tear_down
+from moorage.cluster.engine.teardown import TeardownSteps, sweep, tear_down
 from moorage.engine.engine import running
 from moorage.engine.options import EngineOptions
 from tests.cluster.engine.engines import a_plan
 from tests.running import until
 
 
+async def nothing(*_: Any) -> None:
+    """There is no network."""
+
+
+STEPS = TeardownSteps(forget=lambda *_: None, remove_network=nothing)
+
+
 @pytest.fixture
-def plan(short_path: Path, monkeypatch: pytest.MonkeyPatch) -> EnginePlan:
+def plan(short_path: Path) -> EnginePlan:
     """A plan on a machine whose shared places are in the test's directory."""
-    monkeypatch.setattr(teardown, "RUN", short_path / "shared")
-    monkeypatch.setattr(teardown, "HUGETLB_MARKER", short_path / "shared" / "hugetlb")
-
-    async def nothing(*_: Any) -> None:
-        """There is no network."""
-
-    monkeypatch.setattr(teardown, "remove", nothing)
-    monkeypatch.setattr(teardown, "forget", lambda *_: None)
     return a_plan(short_path)
-
-
-@pytest.fixture
-def engines(monkeypatch: pytest.MonkeyPatch) -> list[EngineOptions]:
-    """The options of every engine that was asked to end pods."""
-    asked: list[EngineOptions] = []
-
-    def noted(options: EngineOptions) -> Any:
-        asked.append(options)
-        return running(options)
-
-    monkeypatch.setattr(teardown, "running", noted)
-    return asked
 
 
 def monitor(plan: EnginePlan) -> subprocess.Popen[bytes]:
@@ -55,24 +43,32 @@ def monitor(plan: EnginePlan) -> subprocess.Popen[bytes]:
     return process
 
 
-async def test_an_engine_ends_its_pods_and_data_stays(
-    plan: EnginePlan, engines: list[EngineOptions]
-) -> None:
+async def test_an_engine_ends_its_pods_and_data_stays(plan: EnginePlan) -> None:
     async with running(plan.options):
         pass
     assert plan.paths.run.is_dir()
-    await tear_down(plan)
+    engines: list[EngineOptions] = []
+    await tear_down(plan, steps=replace(STEPS, run_engine=recorded(engines)))
     assert engines == [plan.options]
     assert not plan.paths.run.exists()
     assert plan.paths.engine.handlers.is_dir()
 
 
-async def test_without_traces_no_engine_is_made(
-    plan: EnginePlan, engines: list[EngineOptions]
-) -> None:
-    await tear_down(plan)
+async def test_without_traces_no_engine_is_made(plan: EnginePlan) -> None:
+    engines: list[EngineOptions] = []
+    await tear_down(plan, steps=replace(STEPS, run_engine=recorded(engines)))
     assert not engines
     assert not plan.paths.data.exists()
+
+
+def recorded(engines: list[EngineOptions]) -> Callable[[EngineOptions], Any]:
+    """Return what runs engines, and notes the options of each."""
+
+    def run(options: EngineOptions) -> Any:
+        engines.append(options)
+        return running(options)
+
+    return run
 
 
 async def test_teardown_works_if_the_engine_cannot_run(plan: EnginePlan) -> None:
@@ -80,7 +76,7 @@ async def test_teardown_works_if_the_engine_cannot_run(plan: EnginePlan) -> None
     with monitor(plan) as left, plan.paths.engine.lock.open("w") as lock:
         # As if another had the directories.
         fcntl.flock(lock, fcntl.LOCK_EX)
-        await tear_down(plan)
+        await tear_down(plan, steps=STEPS)
         assert left.wait(10) == -9
     assert not plan.paths.run.exists()
 
@@ -96,59 +92,65 @@ async def test_what_clusters_share_goes_with_the_last_of_them(
     if left is not None:
         place = shared / left
         place.mkdir() if left.endswith("/") else place.touch()
-    await tear_down(plan)
+    await tear_down(plan, steps=STEPS)
     assert shared.exists() == stays
 
 
-async def test_a_sweep_removes_in_order_what_each_step_needs_no_more(
-    plan: EnginePlan, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    steps: list[Any] = []
-
-    def step(name: str, *, is_async: bool = False) -> None:
-        async def call(*arguments: Any) -> None:
-            steps.append((name, *arguments))
-
-        plain = lambda *arguments: steps.append((name, *arguments))  # noqa: E731
-        monkeypatch.setattr(teardown, name, call if is_async else plain)
-
-    for name in ("end_processes", "remove"):
-        step(name, is_async=True)
-    for name in ("remove_cgroups", "remove_mounts", "remove_directory", "forget"):
-        step(name)
+def with_pod(plan: EnginePlan) -> Path:
+    """The configuration of a bundle, which names its cgroup."""
     bundle = plan.paths.engine.bundle("c1")
     bundle.mkdir(parents=True)
     (bundle / "config.json").write_text('{"linux": {"cgroupsPath": "/m/pod/c1"}}')
-    await sweep(plan.paths, plan.host, plan.network, frozenset({"/m", ""}))
-    assert steps == [
+    return bundle / "config.json"
+
+
+async def test_a_sweep_removes_in_order_what_each_step_needs_no_more(plan: EnginePlan) -> None:
+    done: list[Any] = []
+
+    def step(name: str) -> Any:
+        return lambda *arguments: done.append((name, *arguments))
+
+    def awaited(name: str) -> Any:
+        async def call(*arguments: Any) -> None:
+            done.append((name, *arguments))
+
+        return call
+
+    names = ("remove_cgroups", "remove_mounts", "remove_directory", "forget")
+    steps = TeardownSteps(
+        **{name: step(name) for name in names},
+        **{name: awaited(name) for name in ("end_processes", "remove_network")},
+    )
+    with_pod(plan)
+    await sweep(plan.paths, plan.host, plan.network, frozenset({"/m", ""}), steps)
+    assert done == [
         ("end_processes", plan.paths),
         ("remove_cgroups", {"/m", "/m/pod/c1"}, plan.host.cgroups),
         ("remove_mounts", plan.paths.data),
         ("remove_directory", plan.paths.run),
         ("forget", plan.network, ("c1",)),
-        ("remove", plan.network, plan.host),
+        ("remove_network", plan.network, plan.host),
     ]
 
 
-async def test_cgroups_of_pods_and_of_the_node_agent_are_swept(
-    plan: EnginePlan, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_cgroups_of_pods_and_of_the_node_agent_are_swept(plan: EnginePlan) -> None:
     swept: list[Any] = []
+    configuration = with_pod(plan)
 
-    async def keep(*arguments: Any) -> None:
-        swept.append(arguments)
+    class Ending:
+        async def remove_all(self) -> None:
+            # The engine removes its bundles, which name the cgroups.
+            configuration.unlink()
 
-    async def end_by_engine(_: EnginePlan) -> None:
-        # The engine removes its bundles, which name the cgroups.
-        (bundle / "config.json").unlink()
-
-    monkeypatch.setattr(teardown, "sweep", keep)
-    monkeypatch.setattr(teardown, "_end_by_engine", end_by_engine)
-    bundle = plan.paths.engine.bundle("c1")
-    bundle.mkdir(parents=True)
-    (bundle / "config.json").write_text('{"linux": {"cgroupsPath": "/m/pod/c1"}}')
-    await tear_down(plan, cgroup_root="/m")
-    assert swept == [(plan.paths, plan.host, plan.network, {"/m", "/m/pod/c1"})]
+    engine: Any = Ending()
+    steps = replace(
+        STEPS,
+        run_engine=lambda _: nullcontext(engine),
+        remove_cgroups=lambda cgroups, _: swept.append(cgroups),
+    )
+    await tear_down(plan, cgroup_root="/m", steps=steps)
+    assert not configuration.exists()
+    assert swept == [{"/m", "/m/pod/c1"}]
 
 
 @pytest.mark.parametrize(
@@ -163,7 +165,7 @@ async def test_cgroups_of_pods_and_of_the_node_agent_are_swept(
     ],
 )
 async def test_the_last_cluster_moves_the_hugetlb_controller_back(
-    plan: EnginePlan, short_path: Path, monkeypatch: pytest.MonkeyPatch,
+    plan: EnginePlan, short_path: Path,
     names: list[str] | None, is_unmounted: bool, calls: int, stays: bool,
 ) -> None:  # fmt: skip
     markers: list[Path] = []
@@ -173,12 +175,11 @@ async def test_the_last_cluster_moves_the_hugetlb_controller_back(
         if is_unmounted:
             marker.unlink(missing_ok=True)
 
-    monkeypatch.setattr(teardown, "unmount_hugetlb_v1", unmount)
     shared = short_path / "shared"
     if names is not None:
         shared.mkdir()
         for name in names:
             (shared / name).mkdir() if name.endswith("/") else (shared / name).touch()
-    await tear_down(plan)
+    await tear_down(plan, steps=replace(STEPS, unmount_hugetlb=unmount))
     assert markers == [shared / "hugetlb"] * calls
     assert shared.exists() == stays

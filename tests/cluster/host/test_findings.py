@@ -8,7 +8,7 @@ import pytest
 
 from moorage.cluster.host import Cgroups, CniPlugins, Disk, Firewall, Kernel, Layout, Tool
 from moorage.cluster.host import findings as doctor
-from moorage.cluster.host.findings import Finding, State, _installation, can_run_pods, examine
+from moorage.cluster.host.findings import Finding, State, can_run_pods, examine, installation_of
 from moorage.cluster.host.tools import TOOLS
 from moorage.engine.handlers import Handler
 from moorage.engine.handlers.search_path import Program
@@ -207,7 +207,7 @@ def test_runtimes(handlers: tuple[Handler, ...], wanted: list[tuple[str, State, 
 
 def test_unknown_package_is_a_key_error() -> None:
     with pytest.raises(KeyError, match="emacs"):
-        _installation("emacs")
+        installation_of("emacs")
 
 
 def test_files_that_others_can_write_are_named_with_what_to_do(tmp_path: Path) -> None:

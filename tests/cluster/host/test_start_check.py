@@ -40,22 +40,27 @@ class Machine:
         self.installed.extend(names)
         self.host = a_host(path="after")
 
-    async def discover(self, *arguments: object, path: str) -> object:
+    async def discover(self, *arguments: object, path: str) -> Any:
         self.found = [*arguments, path]
         return self.handlers
 
+    async def inspect(self, layout: Layout, **options: Any) -> tuple[Inventory, Any]:
+        return await machine.inspect_machine(
+            layout, gather=self.gather, install=self.install, discover=self.discover, **options
+        )
+
+    async def require(self, **options: Any) -> object:
+        layout = Layout(Path("/data"))
+        return await machine.require_machine(layout, inspect=self.inspect, **options)
+
 
 @pytest.fixture
-def here(monkeypatch: pytest.MonkeyPatch) -> Machine:
-    here = Machine()
-    monkeypatch.setattr(machine, "gather", here.gather)
-    monkeypatch.setattr(machine, "install_packages", here.install)
-    monkeypatch.setattr(machine, "discover", here.discover)
-    return here
+def here() -> Machine:
+    return Machine()
 
 
 async def test_it_is_looked_at_and_left_alone(here: Machine) -> None:
-    seen: Any = await machine.inspect_machine(Layout(Path("/data")))
+    seen: Any = await here.inspect(Layout(Path("/data")))
     assert seen == (here.host, "handlers")
     assert here.installed == []
     assert here.found == [here.host.machine, "before"]
@@ -63,12 +68,12 @@ async def test_it_is_looked_at_and_left_alone(here: Machine) -> None:
 
 async def test_what_is_missing_is_installed_and_then_found(here: Machine) -> None:
     layout, reports = Layout(Path("/data")), list[str]()
-    host, _ = await machine.inspect_machine(layout, is_installing=True, report=reports.append)
+    host, _ = await here.inspect(layout, is_installing=True, report=reports.append)
     assert host.path == "after"
     assert here.found[-1] == "after"
     assert here.installed == ["conmon"]
     assert reports == ["installing conmon"]
-    await machine.inspect_machine(layout, is_installing=True, report=reports.append)
+    await here.inspect(layout, is_installing=True, report=reports.append)
     assert here.installed == ["conmon"]
     assert reports == ["installing conmon"]
 
@@ -76,7 +81,7 @@ async def test_what_is_missing_is_installed_and_then_found(here: Machine) -> Non
 async def test_failed_installation_is_an_error(here: Machine) -> None:
     here.error = InstallError("no apt-get")
     with pytest.raises(CannotRunPodsError, match="no apt-get"):
-        await machine.inspect_machine(Layout(Path("/data")), is_installing=True)
+        await here.inspect(Layout(Path("/data")), is_installing=True)
     assert here.found == []
 
 
@@ -84,7 +89,7 @@ async def test_machine_that_lacks_something_is_refused_with_each_problem(here: M
     here.host = a_host(tools=tools_without("conmon", "busybox"), is_root=False, path="before")
     here.handlers = (RUNC,)
     with pytest.raises(CannotRunPodsError) as refused:
-        await machine.require_machine(Layout(Path("/data")))
+        await here.require()
     # Warnings, such as the missing busybox, are not among them.
     assert str(refused.value) == (
         "this machine cannot run pods:\n"
@@ -102,14 +107,12 @@ async def test_problem_without_remedy_is_shown_alone(here: Machine) -> None:
     here.host = a_host(tools=tools_without() | broken)
     here.handlers = (RUNC,)
     with pytest.raises(CannotRunPodsError, match="version: Segmentation fault\n`moor up"):
-        await machine.require_machine(Layout(Path("/data")))
+        await here.require()
 
 
 async def test_machine_is_accepted_after_the_installation(here: Machine) -> None:
     here.handlers = (RUNC,)
     reports = list[str]()
-    accepted = await machine.require_machine(
-        Layout(Path("/data")), is_installing=True, report=reports.append
-    )
+    accepted = await here.require(is_installing=True, report=reports.append)
     assert accepted == (RUNC,)
     assert (here.installed, reports) == (["conmon"], ["installing conmon"])

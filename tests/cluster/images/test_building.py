@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from moorage.cluster.images import building
 from moorage.cluster.images.building import catalogue
 from moorage.cluster.images.catalogue import Busybox, NoPauseError
 from moorage.linux.command import CommandError
@@ -20,14 +19,15 @@ BOX, PAUSE = Path("/usr/bin/busybox"), Path("/usr/bin/catatonit")
 class Programs:
     """Programs that can be read, except those in `unfit`; busybox lists two commands."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self) -> None:
         self.unfit: set[Path] = set()
         self.list_error = ""
-        self.warned: list[str] = []
-        monkeypatch.setattr(building, "read_program", self._read)
-        monkeypatch.setattr(building, "must_run", self._run)
-        monkeypatch.setattr(building, "images_from", lambda box, pause: (box, pause))
-        monkeypatch.setattr(building.log, "warning", self._warn)
+
+    async def catalogue(self, busybox: Path | None, catatonit: Path | None) -> Any:
+        def build(box: Any, pause: Any) -> Any:
+            return box, pause
+
+        return await catalogue(busybox, catatonit, read=self._read, run=self._run, build=build)
 
     def _read(self, path: Path, package: str) -> Program:
         if path in self.unfit:
@@ -40,13 +40,17 @@ class Programs:
             raise CommandError([str(word) for word in argv], self.list_error)
         return SimpleNamespace(text="sh\nls\n")
 
-    def _warn(self, text: str, *, reason: str) -> None:
-        self.warned.append(f"{text}: {reason}")
-
 
 @pytest.fixture
-def programs(monkeypatch: pytest.MonkeyPatch) -> Programs:
-    return Programs(monkeypatch)
+def programs() -> Programs:
+    return Programs()
+
+
+def warned(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [
+        f"{record.getMessage()}: {vars(record)['moorage_fields']['reason']}"
+        for record in caplog.records
+    ]
 
 
 BOX_PROGRAM = Busybox(Program(b"/usr/bin/busybox", Platform("amd64")), ("sh", "ls"))
@@ -70,20 +74,22 @@ NO_BOX = "there is no busybox image: "
 )  # fmt: skip
 async def test_images_are_made_of_the_programs_that_can_be(
     programs: Programs, busybox: Path | None, catatonit: Path | None, unfit: Path | None,
-    list_error: str, images: Any, warning: str,
+    list_error: str, images: Any, warning: str, caplog: pytest.LogCaptureFixture,
 ) -> None:  # fmt: skip
     programs.unfit = {unfit} if unfit else set()
     programs.list_error = list_error
-    assert await catalogue(busybox, catatonit) == images
-    assert programs.warned == ([warning] if warning else [])
+    assert await programs.catalogue(busybox, catatonit) == images
+    assert warned(caplog) == ([warning] if warning else [])
 
 
-async def test_without_a_usable_program_each_is_named(programs: Programs) -> None:
+async def test_without_a_usable_program_each_is_named(
+    programs: Programs, caplog: pytest.LogCaptureFixture
+) -> None:
     programs.list_error = "exit status 1"
     with pytest.raises(NoPauseError) as failed:
-        await catalogue(BOX, None)
+        await programs.catalogue(BOX, None)
     assert str(failed.value) == (
         "no image for pods' sandboxes can be made: catatonit is not on PATH; a static one is "
         f"needed: apt-get install catatonit; `{BOX} --list`: exit status 1"
     )
-    assert programs.warned == []
+    assert warned(caplog) == []

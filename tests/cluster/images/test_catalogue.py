@@ -86,16 +86,16 @@ async def test_a_busybox_that_does_not_run_leaves_the_rest(tmp_path: Path) -> No
 def test_what_is_in_each_image() -> None:
     program = Program(b"elf", Platform("arm64", "v8"))
     box = Busybox(program, ("busybox", "ls", "env"))
-    files = module._busybox_files(box)
+    files = module.busybox_files(box)
     assert files["bin/busybox"] == File(b"elf", 0o755)
     assert files["bin/ls"] == files["usr/bin/env"] == HardLink("bin/busybox")
-    server = module._server_files()
+    server = module.server_files()
     assert set(server) == {"usr/bin/serve", "www/index.html"}
     written: list[Any] = []
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(module, "write_layer", lambda files: (written.append(files), b"l")[1])
-        by_busybox = module._busybox_pause(box)
-        by_catatonit = module._catatonit_pause(program)
+        by_busybox = module.busybox_pause(box)
+        by_catatonit = module.catatonit_pause(program)
     assert written == [
         {"bin/busybox": File(b"elf", 0o755), "bin/sh": HardLink("bin/busybox"),
          "bin/sleep": HardLink("bin/busybox")},
@@ -168,7 +168,7 @@ def test_how_each_image_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_files_of_the_system() -> None:
-    files = module._busybox_files(Busybox(Program(b"elf", Platform("amd64")), ("busybox", "ls")))
+    files = module.busybox_files(Busybox(Program(b"elf", Platform("amd64")), ("busybox", "ls")))
     assert files == {
         **{name: Directory(0o755) for name in (
             "dev", "home", "proc", "sys", "usr/bin", "usr/sbin", "var/log",
@@ -184,7 +184,7 @@ def test_the_files_of_the_system() -> None:
         "bin/ls": HardLink("bin/busybox"),
         "usr/bin/env": HardLink("bin/busybox"),
     }  # fmt: skip
-    serve, page = module._server_files().values()
+    serve, page = module.server_files().values()
     assert serve.mode == 0o755
     assert serve.content.decode().splitlines() == [
         "#!/bin/sh",

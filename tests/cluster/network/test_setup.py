@@ -17,23 +17,22 @@ from moorage.cluster.network import (
     protect,
     remove,
     set_up,
-    setup,
-    subnet,
     unprotect,
 )
 from moorage.cluster.network import setup as external
-from moorage.cluster.network.subnet import FILE_NAME, Route
+from moorage.cluster.network.subnet import FILE_NAME, HostPlaces
 from moorage.linux.command import CommandError
 from tests.cluster.hosts import a_host
 from tests.cluster.network.networks import OURS
 from tests.cluster.network.test_rules import CHAIN, OPEN_FILTER, nat
+from tests.cluster.network.test_subnet import HEAD, row
 from tests.cluster.programs import write_program
 
 
 class FakeMachine:
     """A search path with `ip` and iptables that keep what they were given."""
 
-    def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, root: Path) -> None:
         self._said = root / "said"
         self._bin = root / "bin"
         self.rules = root / "rules"
@@ -41,8 +40,11 @@ class FakeMachine:
         self.interfaces = root / "net"
         self.interfaces.mkdir()
         self.cache = root / "cni-cache"
-        monkeypatch.setattr(setup, "_INTERFACES", self.interfaces)
-        monkeypatch.setattr(setup, "_CNI_CACHE", self.cache)
+        self.routes = root / "route"
+        self.network = replace(
+            OURS,
+            places=HostPlaces(interfaces=self.interfaces, cni_cache=self.cache, routes=self.routes),
+        )
         self.program("ip", f'(echo "ip $*"; cat) >> {self._said}')
         self.program("iptables-save", f"cat {self.rules}")
         self.program("iptables-restore", f'(echo "restore $*"; cat) >> {self._said}')
@@ -60,19 +62,20 @@ class FakeMachine:
 
 
 @pytest.fixture
-def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeMachine:
-    return FakeMachine(tmp_path, monkeypatch)
+def machine(tmp_path: Path) -> FakeMachine:
+    return FakeMachine(tmp_path)
 
 
 def test_places_of_the_kernel_and_of_cni() -> None:
-    assert str(setup._INTERFACES) == "/sys/class/net"
-    assert str(setup._CNI_CACHE) == "/var/lib/cni/results"
-    assert str(subnet.ROUTES) == "/proc/net/route"
+    assert HostPlaces() == OURS.places
+    assert str(OURS.places.interfaces) == "/sys/class/net"
+    assert str(OURS.places.cni_cache) == "/var/lib/cni/results"
+    assert str(OURS.places.routes) == "/proc/net/route"
     assert str(external.CNI_CONFIGURATIONS) == "/etc/cni/net.d"
 
 
 async def test_a_first_start_makes_everything(machine: FakeMachine, tmp_path: Path) -> None:
-    state = await set_up(OURS, machine.host(), tmp_path / "a b" / "cni")
+    state = await set_up(machine.network, machine.host(), tmp_path / "a b" / "cni")
     assert not state.complaint
     assert "link add moor-0a1b2c3d address 0a:58:c6:33:64:01 type bridge" in machine.said
     assert "link set moor-0a1b2c3d mtu 1450 up" in machine.said
@@ -89,7 +92,7 @@ async def test_a_first_start_makes_everything(machine: FakeMachine, tmp_path: Pa
 
 async def test_a_bridge_that_is_there_is_used(machine: FakeMachine, tmp_path: Path) -> None:
     (machine.interfaces / OURS.bridge).mkdir()
-    await set_up(OURS, machine.host(), tmp_path / "cni")
+    await set_up(machine.network, machine.host(), tmp_path / "cni")
     assert "link add" not in machine.said
     assert "link set" in machine.said
 
@@ -101,7 +104,7 @@ async def test_without_rules_pods_stay_inside(
     firewall = Firewall(is_usable=fails != "firewall", complaint="why not" * (fails == "firewall"))
     if fails != "firewall":
         machine.program(f"iptables-{fails}", "echo why not >&2; exit 4")
-    state = await set_up(OURS, machine.host(firewall=firewall), tmp_path / "cni")
+    state = await set_up(machine.network, machine.host(firewall=firewall), tmp_path / "cni")
     assert "why not" in state.complaint
     document = json.loads((tmp_path / "cni" / FILE_NAME).read_text())
     assert [plugin["type"] for plugin in document["plugins"]] == ["ptp", "bandwidth"]
@@ -121,7 +124,7 @@ async def test_there_can_be_no_network(
     if script:
         machine.program("ip", script)
     with pytest.raises(NetworkError, match=message):
-        await set_up(OURS, machine.host(**fields), tmp_path / "cni")
+        await set_up(machine.network, machine.host(**fields), tmp_path / "cni")
 
 
 async def test_removal_asks_again_when_a_plugin_was_at_work(
@@ -136,7 +139,7 @@ async def test_removal_asks_again_when_a_plugin_was_at_work(
     (machine.interfaces / OURS.bridge).mkdir()
     machine.cache.mkdir()
     (machine.cache / "moorage-0a1b2c3d-c-eth0").touch()
-    await remove(OURS, machine.host())
+    await remove(machine.network, machine.host())
     assert machine.rules.read_text() == ""
     assert list(machine.cache.iterdir()) == []
     assert "ip link delete moor-0a1b2c3d" in machine.said
@@ -148,12 +151,12 @@ async def test_rules_that_cannot_be_removed_are_an_error(
     machine.rules.write_text(nat(f"-A POSTROUTING -j {CHAIN}", chains=(CHAIN,)))
     machine.program("iptables-restore", f"echo x >> {tmp_path}/tried; echo no >&2; exit 4")
     with pytest.raises(CommandError, match=r"iptables-restore.*no"):
-        await remove(OURS, machine.host())
+        await remove(machine.network, machine.host())
     assert len((tmp_path / "tried").read_text().split()) == 3
 
 
 async def test_removal_of_a_missing_network_is_no_error(machine: FakeMachine) -> None:
-    await remove(OURS, machine.host())
+    await remove(machine.network, machine.host())
     assert machine.said == ""
 
 
@@ -161,7 +164,7 @@ async def test_bridge_that_disappears_during_removal_is_no_error(machine: FakeMa
     bridge = machine.interfaces / OURS.bridge
     bridge.mkdir()
     machine.program("ip", f"rmdir {bridge}; echo 'Cannot find device' >&2; exit 1")
-    await remove(OURS, machine.host())
+    await remove(machine.network, machine.host())
 
 
 async def test_a_bridge_that_stays_is_an_error(machine: FakeMachine) -> None:
@@ -169,17 +172,17 @@ async def test_a_bridge_that_stays_is_an_error(machine: FakeMachine) -> None:
     bridge.mkdir()
     machine.program("ip", "echo 'Operation not permitted' >&2; exit 1")
     with pytest.raises(CommandError, match="Operation not permitted"):
-        await remove(OURS, machine.host())
+        await remove(machine.network, machine.host())
     assert bridge.exists()
 
 
 def test_only_our_plugins_memories_are_forgotten(machine: FakeMachine) -> None:
-    forget(OURS, ["s1"])
+    forget(machine.network, ["s1"])
     machine.cache.mkdir()
     theirs = ("moorage-deadbeef-c-eth0", "cni-loopback-s9-lo", "bridge-x")
     for name in (*theirs, "moorage-0a1b2c3d-c-eth0", "cni-loopback-s1-lo"):
         (machine.cache / name).touch()
-    forget(OURS, ["s1"])
+    forget(machine.network, ["s1"])
     assert {path.name for path in machine.cache.iterdir()} == set(theirs)
 
 
@@ -191,7 +194,7 @@ async def test_a_kernel_that_cannot_refuse_gives_pods_a_network_all_the_same(
         "iptables-restore",
         f"cat > {rules}; if grep -q REJECT {rules}; then exit 1; fi; cat {rules} >> {tmp_path}/ok",
     )
-    state = await set_up(OURS, machine.host(), tmp_path / "cni")
+    state = await set_up(machine.network, machine.host(), tmp_path / "cni")
     assert not state.complaint
     assert "MASQUERADE" in (tmp_path / "ok").read_text()
 
@@ -200,11 +203,11 @@ async def test_a_kernel_that_cannot_refuse_gives_pods_a_network_all_the_same(
     ("route", "is_refused"), [("0.0.0.0/0", True), ("192.0.2.0/24", True), ("10.96.4.0/24", False)]
 )
 async def test_a_host_with_a_route_into_the_service_network_keeps_it(
-    machine: FakeMachine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, route: str,
+    machine: FakeMachine, route: str, tmp_path: Path,
     *, is_refused: bool,
 ) -> None:  # fmt: skip
-    monkeypatch.setattr(setup, "host_routes", lambda: (Route("eth1", IPv4Network(route)),))
-    await set_up(OURS, machine.host(), tmp_path / "cni")
+    machine.routes.write_text(f"{HEAD}\n{row('eth1', route)}\n")
+    await set_up(machine.network, machine.host(), tmp_path / "cni")
     assert (f"-I OUTPUT 1 -j {CHAIN}-OUT" in machine.said) is is_refused
     assert f"-I FORWARD 1 -j {CHAIN}" in machine.said
 
@@ -212,7 +215,7 @@ async def test_a_host_with_a_route_into_the_service_network_keeps_it(
 async def test_a_cluster_without_pods_of_its_own_protects_its_ports(
     machine: FakeMachine,
 ) -> None:
-    await protect(replace(OURS, services=None), machine.host())
+    await protect(replace(machine.network, services=None), machine.host())
     assert "--dport 6443 -j ACCEPT" in machine.said
     assert "MASQUERADE" not in machine.said
     assert "*filter" not in machine.said
@@ -232,15 +235,14 @@ REFUSED = "-d 10.96.0.0/16 -p tcp -j REJECT"
     ],
 )
 async def test_service_addresses_are_refused_unless_another_proxy_may_use_them(
-    machine: FakeMachine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, routes: str, rules: str,
+    machine: FakeMachine, routes: str, rules: str,
     *, has_ipvs: bool, is_refused: bool,
 ) -> None:  # fmt: skip
-    monkeypatch.setattr(setup, "host_routes", lambda: (Route("eth1", IPv4Network(routes)),))
-    monkeypatch.setattr(setup, "_INTERFACES", tmp_path)
+    machine.routes.write_text(f"{HEAD}\n{row('eth1', routes)}\n")
     if has_ipvs:
-        (tmp_path / "kube-ipvs0").mkdir()
+        (machine.interfaces / "kube-ipvs0").mkdir()
     machine.rules.write_text(rules)
-    await protect(OURS, machine.host(), ("cni0",))
+    await protect(machine.network, machine.host(), ("cni0",))
     assert "--dport 6443 -j ACCEPT" in machine.said
     assert (f"-A {CHAIN} -i cni0 {REFUSED}" in machine.said) is is_refused
     assert (f"-A {CHAIN}-OUT {REFUSED}" in machine.said) is is_refused
@@ -252,7 +254,7 @@ async def test_ports_are_protected_where_nothing_can_be_refused(machine: FakeMac
         "iptables-restore", "text=$(cat); case $text in *REJECT*) exit 4;; esac; "
         f"echo \"$text\" >> {machine.rules.with_name('given')}",
     )  # fmt: skip
-    await protect(OURS, machine.host(), ("cni0",))
+    await protect(machine.network, machine.host(), ("cni0",))
     rules = machine.rules.with_name("given").read_text()
     assert "--dport 6443 -j ACCEPT" in rules
     assert "*filter" not in rules
@@ -269,26 +271,27 @@ async def test_ports_are_protected_where_nothing_can_be_refused(machine: FakeMac
     ],
 )
 async def test_rules_are_tried_again_only_without_refusals(
-    machine: FakeMachine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    machine: FakeMachine, tmp_path: Path, caplog: pytest.LogCaptureFixture,
     services: IPv4Network | None, fails: str, attempts: int, warning: str,
 ) -> None:  # fmt: skip
-    warned: list[str] = []
-    monkeypatch.setattr(setup.log, "warning", lambda text, **_: warned.append(text))
+    def warned() -> list[str]:
+        return [record.getMessage() for record in caplog.records]
+
     tried, given = tmp_path / "tried", tmp_path / "given"
     check = f"if {fails.format(given=given)}; then exit 4; fi" if fails else ""
     machine.program("iptables-restore", f"echo x >> {tried}; cat > {given}; {check}")
-    network = replace(OURS, services=services)
+    network = replace(machine.network, services=services)
     await protect(network, machine.host(), ("cni0",))
     assert len(tried.read_text().split()) == attempts
-    assert warned == ([warning] if warning else [])
+    assert warned() == ([warning] if warning else [])
     tried.unlink()
-    warned.clear()
+    caplog.clear()
     state = await set_up(network, machine.host(), tmp_path / "cni")
     assert len(tried.read_text().split()) == attempts
     is_complete = warning != "host ports of pods can take the cluster's own"
     assert bool(state.complaint) is not is_complete
     wanted = warning if is_complete else "pods have no egress and no host ports"
-    assert warned == ([wanted] if wanted else [])
+    assert warned() == ([wanted] if wanted else [])
 
 
 async def test_what_protects_ports_is_taken_away(machine: FakeMachine) -> None:
@@ -296,18 +299,18 @@ async def test_what_protects_ports_is_taken_away(machine: FakeMachine) -> None:
     machine.rules.write_text(nat(jump, chains=(f"{CHAIN}-PORTS",)))
     machine.program("iptables-restore", f"cat >> {machine.rules.with_name('given')}; "
                     f": > {machine.rules}")  # fmt: skip
-    await unprotect(OURS, machine.host(is_root=False))
-    await unprotect(OURS, machine.host(firewall=Firewall(is_usable=False)))
+    await unprotect(machine.network, machine.host(is_root=False))
+    await unprotect(machine.network, machine.host(firewall=Firewall(is_usable=False)))
     assert machine.rules.read_text()
-    await unprotect(OURS, machine.host())
+    await unprotect(machine.network, machine.host())
     rules = machine.rules.with_name("given").read_text()
     assert f"-D PREROUTING -p tcp -j {CHAIN}-PORTS" in rules
     assert f"-X {CHAIN}-PORTS" in rules
 
 
 async def test_there_may_be_nothing_to_protect_ports_with(machine: FakeMachine) -> None:
-    await protect(OURS, machine.host(is_root=False))
-    await protect(OURS, machine.host(firewall=Firewall(is_usable=False)))
+    await protect(machine.network, machine.host(is_root=False))
+    await protect(machine.network, machine.host(firewall=Firewall(is_usable=False)))
     assert machine.said == ""
     machine.program("iptables-restore", "echo why not >&2; exit 4")
-    await protect(OURS, machine.host())
+    await protect(machine.network, machine.host())

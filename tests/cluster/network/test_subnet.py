@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moorage.cluster.network import subnet
 from moorage.cluster.network.subnet import (
     DEFAULT_MTU,
     POOL,
@@ -119,13 +118,10 @@ def test_a_table_without_routes(text: str) -> None:
     assert parse_routes(text) == ()
 
 
-def test_host_routes_are_read_and_none_without_ipv4(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(subnet, "ROUTES", tmp_path / "route")
-    assert host_routes() == ()
+def test_host_routes_are_read_and_none_without_ipv4(tmp_path: Path) -> None:
+    assert host_routes(tmp_path / "route") == ()
     (tmp_path / "route").write_text(f"{HEAD}\n{row('eth0', '192.0.2.0/24')}\n")
-    assert host_routes() == (Route("eth0", IPv4Network("192.0.2.0/24")),)
+    assert host_routes(tmp_path / "route") == (Route("eth0", IPv4Network("192.0.2.0/24")),)
 
 
 def test_the_way_out() -> None:

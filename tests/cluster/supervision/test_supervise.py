@@ -10,6 +10,8 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import redirect_stdout
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,7 @@ from moorage.cluster.reservations import Reservations
 from moorage.cluster.settings import Settings, SettingsError, load, save
 from moorage.cluster.supervision import supervise
 from moorage.cluster.supervision.probes import CriProbe, HttpsProbe
+from moorage.cluster.supervision.readiness import notify_ready
 from moorage.cluster.supervision.supervise import become_supervisor, moor_command, parts_of, usage
 from moorage.cluster.supervision.supervisor import (
     COMPLETE,
@@ -49,7 +52,7 @@ def layout(tmp_path: Path) -> Iterator[Layout]:
     os.umask(umask)
 
 
-def _run(layout: Layout, monkeypatch: pytest.MonkeyPatch, number: signal.Signals) -> int:
+def _run(layout: Layout, number: signal.Signals) -> int:
     """Run the supervisor, and send it a signal as soon as it reports readiness."""
     part = Part("one", "one", ("/bin/bash", "-c", f"{_READY}; exec sleep 1000"))
 
@@ -57,9 +60,8 @@ def _run(layout: Layout, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
         assert (part_layout, settings) == (layout, load(layout.settings))
         return (part,)
 
-    monkeypatch.setattr(supervise, "parts_of", parts)
     read_end, write_end = os.pipe()
-    monkeypatch.setenv(NOTIFY_VARIABLE, str(write_end))
+    environment = {NOTIFY_VARIABLE: str(write_end)}
 
     def stop() -> None:
         os.read(read_end, 64)
@@ -68,7 +70,8 @@ def _run(layout: Layout, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
     stopper = threading.Thread(target=stop)
     stopper.start()
     try:
-        return supervise.main([str(layout.root), ""])
+        notify = partial(notify_ready, environment)
+        return supervise.main([str(layout.root), ""], parts, notify=notify)
     finally:
         stopper.join()
         os.close(read_end)
@@ -84,13 +87,12 @@ def _run(layout: Layout, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
 )  # fmt: skip
 def test_a_ready_cluster_says_how_it_is_used_and_ctrl_c_what_is_left(
     layout: Layout,
-    monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
     has_node: bool,
     farewell: str,
 ) -> None:
     save(layout.settings, msgspec.structs.replace(SETTINGS, has_node=has_node))
-    assert _run(layout, monkeypatch, signal.SIGINT) == 0
+    assert _run(layout, signal.SIGINT) == 0
     captured = capfd.readouterr()
     assert captured.out.count("export KUBECONFIG=") == 1
     assert captured.out.index("cluster ready") < captured.out.index("export KUBECONFIG=")
@@ -98,18 +100,16 @@ def test_a_ready_cluster_says_how_it_is_used_and_ctrl_c_what_is_left(
 
 
 def test_a_cluster_that_is_stopped_otherwise_prints_no_farewell(
-    layout: Layout, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    layout: Layout, capfd: pytest.CaptureFixture[str]
 ) -> None:
     save(layout.settings, SETTINGS)
-    assert _run(layout, monkeypatch, signal.SIGTERM) == 0
+    assert _run(layout, signal.SIGTERM) == 0
     assert capfd.readouterr().err == ""
 
 
-def test_files_of_a_cluster_are_for_its_user_only(
-    layout: Layout, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_files_of_a_cluster_are_for_its_user_only(layout: Layout) -> None:
     save(layout.settings, SETTINGS)
-    assert _run(layout, monkeypatch, signal.SIGTERM) == 0
+    assert _run(layout, signal.SIGTERM) == 0
     umask = os.umask(0o022)
     assert umask == 0o077
 
@@ -117,7 +117,6 @@ def test_files_of_a_cluster_are_for_its_user_only(
 @pytest.mark.parametrize("is_merged", [False, True])
 def test_use_is_shown_for_the_kubeconfig_that_has_the_cluster(
     layout: Layout,
-    monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     is_merged: bool,
 ) -> None:
@@ -136,9 +135,9 @@ def test_use_is_shown_for_the_kubeconfig_that_has_the_cluster(
             assert ready == ["ready"]
             return signal.SIGHUP
 
-    monkeypatch.setattr(supervise, "Supervisor", FakeSupervisor)
-    monkeypatch.setattr(supervise, "notify_ready", lambda: ready.append("ready"))
-    assert supervise.main([str(layout.root), merged_into]) == 0
+    make: Any = FakeSupervisor
+    argv = [str(layout.root), merged_into]
+    assert supervise.main(argv, make=make, notify=lambda: ready.append("ready")) == 0
     captured = capsys.readouterr()
     shown = usage(layout, SETTINGS, merged_into)
     assert captured.out == f"one ready\n{COMPLETE}\n{shown}\n"
@@ -146,7 +145,7 @@ def test_use_is_shown_for_the_kubeconfig_that_has_the_cluster(
 
 
 def test_a_data_directory_or_port_of_another_is_an_error(
-    layout: Layout, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    layout: Layout, capsys: pytest.CaptureFixture[str]
 ) -> None:
     save(layout.settings, SETTINGS)
     part = Part("one", "API server", (), listens_on="port 6443 (--api-port)")
@@ -159,18 +158,19 @@ def test_a_data_directory_or_port_of_another_is_an_error(
         def run(self) -> int:
             raise errors[0]
 
-    monkeypatch.setattr(supervise, "Supervisor", FakeSupervisor)
+    make: Any = FakeSupervisor
     for error in list(errors):
-        assert supervise.main([str(layout.root), ""]) == 1
+        assert supervise.main([str(layout.root), ""], make=make) == 1
         captured = capsys.readouterr()
         assert (captured.out, captured.err) == ("", f"moor: {error}\n")
         errors.pop(0)
 
 
-def test_a_line_is_printed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_line_is_printed_at_once() -> None:
     output = io.BytesIO()
-    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(output))
-    supervise._print("one ready")
+    writer = io.TextIOWrapper(output)
+    with redirect_stdout(writer):
+        supervise.print_line("one ready")
     assert output.getvalue() == b"one ready\n"
 
 
@@ -189,8 +189,7 @@ from moorage.cluster.supervision.readiness import notify_ready
 from moorage.linux.own_process import die_with_parent
 die_with_parent(); notify_ready(); signal.pause()"""
 part = Part("one", "one", (sys.executable, "-c", "import signal" + code))
-supervise.parts_of = lambda *_: (part,)
-sys.exit(supervise.main([sys.argv[1], ""]))
+sys.exit(supervise.main([sys.argv[1], ""], lambda *_: (part,)))
 '''
 
 
@@ -294,25 +293,23 @@ def test_how_a_cluster_is_used(merged_into: str, first: str) -> None:
     assert text == f"\n  {first}\n  kubectl get runtimeclasses,nodes\n"
 
 
-def test_the_supervisor_takes_the_place_of_the_command(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_the_supervisor_takes_the_place_of_the_command(tmp_path: Path) -> None:
     executed: list[Any] = []
     output = io.BytesIO()
-    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(output))
-    print("creating the cluster")
 
     def execute(*arguments: Any) -> None:
         # A buffer does not outlive the program.
         assert output.getvalue() == b"creating the cluster\n"
         executed.append(arguments)
 
-    monkeypatch.setattr(os, "execv", execute)
-    with Reservations() as reservations:
+    with Reservations() as reservations, redirect_stdout(io.TextIOWrapper(output)):
+        print("creating the cluster")
         assert reservations.take(f"test-{tmp_path}")
         ready, wake = os.pipe()
-        monkeypatch.setenv(NOTIFY_VARIABLE, str(wake))
-        become_supervisor(Layout(tmp_path), reservations, "/home/me/.kube/config")
+        become_supervisor(
+            Layout(tmp_path), reservations, "/home/me/.kube/config",
+            {NOTIFY_VARIABLE: str(wake)}, execute,
+        )  # fmt: skip
         assert [os.get_inheritable(fd) for fd in (*reservations.descriptors, wake)] == [True, True]
         os.close(ready)
         os.close(wake)

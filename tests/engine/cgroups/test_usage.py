@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from moorage.engine.cgroups import Accounts, Usage, UsageReader
-from moorage.engine.cgroups.usage import _ACCOUNTS, _USAGE, total_usage
+from moorage.engine.cgroups.usage import ACCOUNT_SOURCES, USAGE_SOURCES, total_usage
 from tests import cgroup_trees as trees
 
 UNLIMITED = "9223372036854771712\n"
@@ -189,7 +189,7 @@ def test_a_sum_has_no_limit() -> None:
 
 
 def test_every_figure_has_its_sources() -> None:
-    for shape, table in ((Usage, _USAGE), (Accounts, _ACCOUNTS)):
+    for shape, table in ((Usage, USAGE_SOURCES), (Accounts, ACCOUNT_SOURCES)):
         assert [field.name for field in fields(shape)] == list(table)
         assert all(
             {source.is_v2 for source in sources} == {True, False} for sources in table.values()

@@ -33,7 +33,9 @@ class Monitors:
         self.reads: list[str] = []
         self.pids: dict[str, int] = {}
         cgroups = Cgroups(Layout.V1, {"cpu": mount}, hierarchies=(mount,))
-        self.limiter = LogRateLimiter(bench.inventory, bench.paths, cgroups, bench.clock)
+        self.limiter = LogRateLimiter(
+            bench.inventory, bench.paths, cgroups, bench.clock, self.pid, self.bytes
+        )
 
     def pid(self, bundle: Path) -> int | None:
         self.reads.append(bundle.name)
@@ -55,11 +57,8 @@ class Monitors:
 
 
 @pytest.fixture
-def monitors(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Monitors:
-    monitors = Monitors(bench)
-    monkeypatch.setattr(log_rate, "monitor_pid", monitors.pid)
-    monkeypatch.setattr(log_rate, "written_bytes", monitors.bytes)
-    return monitors
+def monitors(bench: Bench) -> Monitors:
+    return Monitors(bench)
 
 
 async def logging(bench: Bench, **changed: str) -> Container:

@@ -7,7 +7,6 @@ import signal
 
 import pytest
 
-from moorage.engine.containers import lifecycle as stop
 from moorage.engine.containers.lifecycle import remove_container, start_container, stop_container
 from moorage.engine.errors import FailedError, TimeLimitError
 from moorage.engine.handlers.adapters import AdapterError, Exit, TaskNotFoundError
@@ -69,31 +68,27 @@ async def test_a_stop_waits_for_a_start_that_is_under_way(bench: Bench) -> None:
     assert container.record.exit == Exit(137, FINISHED_NS)
 
 
-async def test_what_does_not_end_after_sigkill_is_an_error(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(stop, "KILL_DEADLINE_S", 0.01)
+async def test_what_does_not_end_after_sigkill_is_an_error(bench: Bench) -> None:
     container = await bench.running(await bench.pod())
     bench.adapter.is_immortal = True
     with pytest.raises(TimeLimitError, match=r"is still running 0\.01 s after SIGKILL"):
-        await stop_container(bench.context, container, 0)
+        await stop_container(bench.context, container, 0, 0.01)
     with pytest.raises(TimeLimitError):
-        await remove_container(bench.context, container)
+        await remove_container(bench.context, container, 0.01)
     assert container.is_running
     assert bench.on_disk("containers").keys() == {container.id}
 
 
 async def test_a_signal_that_cannot_be_sent_is_an_error_unless_the_task_is_gone(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
+    bench: Bench,
 ) -> None:
     container = await bench.running(await bench.pod())
     bench.adapter.failures["kill"] = AdapterError("no way")
     with pytest.raises(FailedError, match=f"container '{container.id}' cannot be signalled: no"):
         await stop_container(bench.context, container, 0)
-    monkeypatch.setattr(stop, "KILL_DEADLINE_S", 0.01)
     bench.adapter.failures["kill"] = TaskNotFoundError("gone")
     with pytest.raises(TimeLimitError):
-        await stop_container(bench.context, container, 0)
+        await stop_container(bench.context, container, 0, 0.01)
     bench.end(container, 9)
     await stop_container(bench.context, container, 0)
     assert container.record.exit == Exit(9, FINISHED_NS)

@@ -203,7 +203,7 @@ def test_the_runtime_behind_a_definition(
         configurations=(Path("/etc/known.toml"),),
     )  # fmt: skip
     text = b'adapter = "oci"\nbinary = "x"\n'
-    result = probe._runtime_of(
+    result = probe.runtime_of(
         spelled, parse_definition(Path("/h/one.toml"), text), is_shim=is_shim, runtimes=(known,)
     )
     assert (result.name, result.is_shim, result.version_arguments) == (

@@ -8,10 +8,11 @@ import shutil
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from moorage.engine.handlers import Catalogue, HandlerDirectory, Machine, OfferedHandler, watching
+from moorage.engine.handlers import Catalogue, HandlerDirectory, Machine, OfferedHandler
 from tests.engine.handlers.programs import definition, program, runtime
 
 MACHINE = Machine(kernel=(6, 1), has_kvm=False)
@@ -29,13 +30,16 @@ class Watched:
         self.seen: list[Catalogue] = []
         self._changed = asyncio.Event()
 
-    def open(self, *, is_generating: bool = False, deadline_s: float = 0.5) -> HandlerDirectory:
+    def open(
+        self, *, is_generating: bool = False, deadline_s: float = 0.5, **more: Any
+    ) -> HandlerDirectory:
         directory = HandlerDirectory(
             (self.first, self.second),
             path=str(self.bin),
             read_machine=lambda: self.machine,
             generate_into=self.second if is_generating else None,
             query_deadline_s=deadline_s,
+            **more,
         )
         directory.add_listener(self._on_change)
         return directory
@@ -509,12 +513,9 @@ async def test_what_was_there_before_counts_only_while_it_is_fit(watched: Watche
         await watched.until(lambda catalogue: all(handler.is_available for handler in catalogue))
 
 
-async def test_a_burst_is_over_as_soon_as_nothing_more_comes(
-    watched: Watched, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_burst_is_over_as_soon_as_nothing_more_comes(watched: Watched) -> None:
     """Not only when the longest that a burst may take has passed."""
-    monkeypatch.setattr(watching, "_PATIENCE_S", 3600.0)
-    async with watched.open():
+    async with watched.open(patience_s=3600.0):
         for name in ("one", "two"):
             definition(watched.second, name, "crun")
 

@@ -11,8 +11,7 @@ import zlib
 
 import pytest
 
-from moorage.engine.images import blob_stream
-from moorage.engine.images.blob_stream import BlobStream, LayerError
+from moorage.engine.images.blob_stream import BlobStream, LayerError, open_gzip
 
 TEXT = bytes(range(256)) * 40
 
@@ -50,19 +49,16 @@ TWO = gzip.compress(TEXT[:100]) + gzip.compress(TEXT[100:])
     ],
 )
 @pytest.mark.parametrize("chunk", [1 << 20, 100, 7])
-def test_the_content_and_both_digests(
-    monkeypatch: pytest.MonkeyPatch, packed: bytes, compression: str, chunk: int
-) -> None:
-    monkeypatch.setattr(blob_stream, "_CHUNK_BYTES", chunk)
-    stream = opened(packed, compression)
+def test_the_content_and_both_digests(packed: bytes, compression: str, chunk: int) -> None:
+    stream = opened(packed, compression, chunk_bytes=chunk)
     assert stream.read(10) == TEXT[:10]
     assert stream.read(0) == b""
     assert stream.read(10**9) == TEXT[10:]
     assert stream.read(5) == b""
     assert stream.digests() == (digest(packed), digest(TEXT))
-    whole = opened(packed, compression)
+    whole = opened(packed, compression, chunk_bytes=chunk)
     whole.check(digest(packed), digest(TEXT))
-    opened(packed, compression).check("", digest(TEXT))
+    opened(packed, compression, chunk_bytes=chunk).check("", digest(TEXT))
 
 
 def test_zstd_is_left_to_its_program() -> None:
@@ -118,11 +114,8 @@ def test_a_compression_that_is_unknown() -> None:
 
 
 @pytest.mark.parametrize(("size", "fits"), [(220, True), (221, False)])
-def test_twice_the_limit_and_a_chunk_may_be_in_it(
-    monkeypatch: pytest.MonkeyPatch, size: int, fits: bool
-) -> None:
-    monkeypatch.setattr(blob_stream, "_CHUNK_BYTES", 20)
-    stream = opened(gzip.compress(bytes(size)), "gzip", limit_bytes=100)
+def test_twice_the_limit_and_a_chunk_may_be_in_it(size: int, fits: bool) -> None:
+    stream = opened(gzip.compress(bytes(size)), "gzip", limit_bytes=100, chunk_bytes=20)
     if fits:
         assert stream.read(10**9) == bytes(size)
     else:
@@ -130,9 +123,9 @@ def test_twice_the_limit_and_a_chunk_may_be_in_it(
             stream.digests()
 
 
-def test_a_few_bytes_do_not_become_gigabytes_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(blob_stream, "_CHUNK_BYTES", 1000)
-    chunks = list(blob_stream._open_gzip(opened(gzip.compress(bytes(50_000)), "gzip")))
+def test_a_few_bytes_do_not_become_gigabytes_at_once() -> None:
+    stream = opened(gzip.compress(bytes(50_000)), "gzip", chunk_bytes=1000)
+    chunks = list(open_gzip(stream))
     assert max(map(len, chunks)) <= 1000
     assert sum(map(len, chunks)) == 50_000
 

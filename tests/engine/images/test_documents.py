@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from moorage.engine.errors import ExhaustedError, FailedError, NotFoundError
-from moorage.engine.images import archive, catalogue, layers
+from moorage.engine.images import catalogue, layers
 from moorage.engine.images import snapshotter as native
 from moorage.engine.images.archive import ArchivedImage, read_archive
 from moorage.engine.images.image import MalformedImageError, layers_of
@@ -48,10 +48,10 @@ MANIFEST = text({"schemaVersion": 2, "mediaType": OCI_MANIFEST, "config": descri
 BLOBS = (blob(CONFIG), blob(MANIFEST), blob(b"one"))
 
 
-def read(tmp_path: Path, *entries: Entry) -> tuple[ArchivedImage, ...]:
+def read(tmp_path: Path, *entries: Entry, **limits: int) -> tuple[ArchivedImage, ...]:
     path = tmp_path / "a.tar"
     path.write_bytes(layer(*entries))
-    return read_archive(path, tmp_path, PLATFORM)
+    return read_archive(path, tmp_path, PLATFORM, None, **limits)
 
 
 def test_an_index_that_names_one_document_many_times_is_bounded(tmp_path: Path) -> None:
@@ -171,18 +171,14 @@ def test_how_many_links_are_followed(tmp_path: Path) -> None:
                 read(tmp_path, *entries)
 
 
-def test_bounds_of_documents_and_entries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bounds_of_documents_and_entries(tmp_path: Path) -> None:
     whole = (SAVED, Entry("c", CONFIG), Entry("l", b"x"))
-    monkeypatch.setattr(archive, "_DOCUMENT_LIMIT_BYTES", len(CONFIG))
-    assert read(tmp_path, *whole)
-    monkeypatch.setattr(archive, "_DOCUMENT_LIMIT_BYTES", len(CONFIG) - 1)
+    assert read(tmp_path, *whole, document_bytes=len(CONFIG))
     with pytest.raises(MalformedImageError, match=r"c in .* is too large for a JSON document"):
-        read(tmp_path, *whole)
-    monkeypatch.setattr(archive, "_DOCUMENT_LIMIT_BYTES", 1 << 20)
-    monkeypatch.setattr(archive, "_ENTRIES_LIMIT", 3)
-    assert read(tmp_path, *whole)
+        read(tmp_path, *whole, document_bytes=len(CONFIG) - 1)
+    assert read(tmp_path, *whole, entries=3)
     with pytest.raises(MalformedImageError, match="it has more than 3 files"):
-        read(tmp_path, *whole, link("m", "l"))
+        read(tmp_path, *whole, link("m", "l"), entries=3)
 
 
 def test_an_image_has_as_many_layers_as_blobs() -> None:

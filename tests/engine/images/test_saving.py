@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from moorage.engine.errors import FailedError, NotFoundError
-from moorage.engine.images.saving import _paths
+from moorage.engine.images.saving import paths_below
 from moorage.engine.images.store import ImagePaths, ImageStore
 from tests.engine.images.builds import Entry, digest, directory, hard_link, layer, link, oci_archive
 
@@ -154,6 +154,6 @@ def test_a_saved_layer_is_in_order_of_names_whatever_the_disk_says(tmp_path: Pat
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
     (tmp_path / "link").symlink_to("b")
-    assert list(_paths(tmp_path)) == [
+    assert list(paths_below(tmp_path)) == [
         "a", "b", "b/x", "b/x/deep", "b/y", "b.txt", "c", "c/z", "link"
     ]  # fmt: skip

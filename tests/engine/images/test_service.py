@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -115,19 +117,13 @@ async def test_a_loaded_image_is_shown_and_removed_without_a_registry(
 
 
 @pytest.mark.parametrize(("count", "sizes"), [(4, [2, 2]), (5, [2, 2, 1]), (0, [])])
-async def test_a_streamed_list_is_in_messages_of_limited_size(
-    calls: ImageServicer,
-    images: ImageStore,
-    monkeypatch: pytest.MonkeyPatch,
-    count: int,
-    sizes: list[int],
-) -> None:
+async def test_a_streamed_list_is_in_messages_of_limited_size(count: int, sizes: list[int]) -> None:
     every = tuple(
         Image(id=str(number), layers=(), size_bytes=1, configuration=ImageConfiguration())
         for number in range(count)
     )
-    monkeypatch.setattr(images, "all", lambda: every)
-    monkeypatch.setattr("moorage.engine.images.service._IMAGES_A_MESSAGE", 2)
+    images: Any = SimpleNamespace(all=lambda: every)
+    calls = ImageServicer(images, lambda: ("runc",), images_a_message=2)
     parts = [list(part.images) async for part in calls.stream_images(pb.StreamImagesRequest())]
     assert [len(part) for part in parts] == sizes
     assert [image.id for part in parts for image in part] == [image.id for image in every]

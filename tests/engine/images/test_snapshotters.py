@@ -277,7 +277,7 @@ def test_a_copy_hides_nothing_below_what_is_no_directory(place: Path, above: str
     root.mkdir()
     (root / "file").touch()
     (root / "way").symlink_to(outside)
-    native._hide(root, whiteouts=[f"{above}/kept"], opaques=[above])
+    native.hide(root, whiteouts=[f"{above}/kept"], opaques=[above])
     assert sorted(os.listdir(root)) == ["file", "way"]
     assert sorted(os.listdir(outside)) == ["below", "kept"]
     assert (outside / "below/kept").exists()
@@ -303,8 +303,8 @@ def test_a_copy_fails_where_a_directory_exists_and_cannot_be_entered(
     # Kernels differ in what they answer for a link.
     monkeypatch.setattr(descent, "openat2", answer)
     if is_absent:
-        native._hide(place, whiteouts, opaques)
+        native.hide(place, whiteouts, opaques)
         assert list(place.iterdir()) == []
         return
     with pytest.raises(OSError, match=os.strerror(number)):
-        native._hide(place, whiteouts, opaques)
+        native.hide(place, whiteouts, opaques)

@@ -143,13 +143,13 @@ HOSTILE = {
     [("a/b", "a/b"), ("/a//./b/", "a/b"), ("./", ""), ("...", "..."), ("a/..b", "a/..b")],
 )
 def test_paths_are_below_the_root_and_without_dots(name: str, path: str) -> None:
-    assert unpack._path(name) == path
+    assert unpack.member_path(name) == path
 
 
 @pytest.mark.parametrize("name", ["..", "/..", "a/..", "a/../b", "a\0b", "\0", "a/\0/b"])
 def test_paths_that_leave_the_root_or_hold_a_nul_are_refused(name: str) -> None:
     with pytest.raises(LayerError, match="points outside the layer"):
-        unpack._path(name)
+        unpack.member_path(name)
 
 
 def budget(**limits: int) -> unpack.Budget:
@@ -231,10 +231,10 @@ def test_numbers_are_valid_up_to_their_limits(fields: dict[str, Any], complaint:
     for name, value in fields.items():
         setattr(entry, name, value)
     if not complaint:
-        unpack._check_numbers("odd", entry)
+        unpack.check_numbers("odd", entry)
         return
     with pytest.raises(LayerError, match=complaint):
-        unpack._check_numbers("odd", entry)
+        unpack.check_numbers("odd", entry)
 
 
 @pytest.mark.parametrize("name", HOSTILE)

@@ -13,7 +13,6 @@ from moorage.engine.oci import (
     CdiDirectories,
     Findings,
     HandlerTraits,
-    findings,
     look_up_container,
     look_up_sandbox,
 )
@@ -101,33 +100,35 @@ def test_described_devices_are_among_the_devices(tmp_path: Path) -> None:
     assert [(device.path, device.major) for device in result.devices] == [("/dev/a", 7)]
 
 
-def test_a_hook_that_others_can_write_is_not_run(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_hook_that_others_can_write_is_not_run() -> None:
     distrusted = {"/bin/bad": "group may write it"}
-    monkeypatch.setattr(findings, "distrust", lambda path: distrusted.get(str(path)))
+
+    def look_up(config: pb.ContainerConfig, cdi: Any) -> Any:
+        return look_up_container(
+            config, HANDLER, HOST, cdi, distrust=lambda path: distrusted.get(str(path))
+        )
+
     for hook in ("/bin/good", "/bin/bad"):
         hooks = (SimpleNamespace(path=hook),)
         edits = msgspec.structs.replace(NO_EDITS, hooks=hooks)
         cdi: Any = SimpleNamespace(edits=lambda _, edits=edits: edits)
         config = container(CDI_devices=[pb.CDIDevice(name="v.example/c=d")])
         if hook == "/bin/good":
-            assert look_up_container(config, HANDLER, HOST, cdi).edits is edits
+            assert look_up(config, cdi).edits is edits
         else:
             with pytest.raises(InvalidError, match=f"CDI hook {hook}: group may write it"):
-                look_up_container(config, HANDLER, HOST, cdi)
+                look_up(config, cdi)
 
 
-def test_unreadable_profiles_are_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreadable_profiles_are_an_error(tmp_path: Path) -> None:
     file = tmp_path / "profiles"
-    monkeypatch.setattr(findings, "APP_ARMOR_PROFILES", file)
     host = replace(HOST, has_app_armor=True)
     config = container()
     profile = Profile(profile_type=Profile.Localhost, localhost_ref="mine")
     config.linux.security_context.apparmor.CopyFrom(profile)
     with pytest.raises(InvalidError, match="cannot be read: No such file or directory; mount"):
-        look_up_container(config, HANDLER, host, CdiDirectories(()))
+        look_up_container(config, HANDLER, host, CdiDirectories(()), profiles=file)
     file.write_text("mine (enforce)\nother (complain)\n")
-    result = look_up_container(config, HANDLER, host, CdiDirectories(()))
+    result = look_up_container(config, HANDLER, host, CdiDirectories(()), profiles=file)
     assert result.app_armor == {"mine", "other"}
     assert look_up_container(config, HANDLER, HOST, CdiDirectories(())).app_armor == frozenset()

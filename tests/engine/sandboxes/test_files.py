@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from moorage.engine.oci import SandboxFiles
-from moorage.engine.sandboxes import namespaces as files
 from moorage.engine.sandboxes.namespaces import hosts_text, remove_files, resolver_text, write_files
 from moorage.wire.cri import pb
 
@@ -47,11 +46,8 @@ def test_a_pod_without_a_wish_has_the_hosts_resolver() -> None:
     assert resolver_text(pb.PodSandboxConfig()) == Path("/etc/resolv.conf").read_text()
 
 
-def test_pod_on_a_host_without_resolver_has_an_empty_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(files, "_HOST_RESOLV_CONF", tmp_path / "absent")
-    assert resolver_text(pb.PodSandboxConfig()) == ""
+def test_pod_on_a_host_without_resolver_has_an_empty_file(tmp_path: Path) -> None:
+    assert resolver_text(pb.PodSandboxConfig(), tmp_path / "absent") == ""
 
 
 def in_ipc_namespace_of(mode: pb.NamespaceMode.ValueType) -> pb.PodSandboxConfig:
@@ -70,11 +66,13 @@ def test_only_a_sandboxs_own_shared_memory_is_mounted(
     mode: pb.NamespaceMode.ValueType,
     mounted: list[str],
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     mounts: list[str] = []
-    monkeypatch.setattr(files, "mount", lambda _source, target, *_rest: mounts.append(str(target)))
-    write_files(tmp_path / "s", in_ipc_namespace_of(mode), "web", ())
+
+    def mount(_source: str, target: Path, *_: object) -> None:
+        mounts.append(str(target))
+
+    write_files(tmp_path / "s", in_ipc_namespace_of(mode), "web", (), mount=mount)
     assert mounts == [path.format(tmp_path / "s") for path in mounted]
 
 

@@ -149,9 +149,7 @@ async def test_failed_layer_measurement_omits_only_its_figure() -> None:
     assert second.HasField("writable_layer")
 
 
-async def test_a_layer_that_takes_long_is_measured_once_and_counts_later(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_layer_that_takes_long_is_measured_once_and_counts_later() -> None:
     """Who writes a million files must not stay unmeasured, nor be measured many times at once."""
     may_end, calls = asyncio.Event(), []
 
@@ -160,8 +158,7 @@ async def test_a_layer_that_takes_long_is_measured_once_and_counts_later(
         await may_end.wait()
         return 7, 1
 
-    monkeypatch.setattr("moorage.engine.stats.statistics._LAYER_DEADLINE_S", 0.05)
-    statistics = Statistics(Cgroups(Layout.ABSENT), FakeClock())
+    statistics = Statistics(Cgroups(Layout.ABSENT), FakeClock(), layer_deadline_s=0.05)
     subject = container(writable_usage=takes_long)
     for _ in range(2):
         stats = await statistics.container(subject)

@@ -145,5 +145,5 @@ def test_channels_that_a_request_needs(
      ("", None), ("+80", None), ("8_0", None), ("٨٠", None)],
 )  # fmt: skip
 def test_port_of_a_stream(text: str, port: int | None) -> None:
-    assert forward._port({"port": text}) == port
-    assert forward._port({}) is None
+    assert forward.forwarded_port({"port": text}) == port
+    assert forward.forwarded_port({}) is None

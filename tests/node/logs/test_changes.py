@@ -11,7 +11,7 @@ import pytest
 
 from moorage.linux import libc
 from moorage.node.logs import DirectoryChanges
-from tests.descriptors import open_descriptors
+from tests.descriptors import descriptors, open_descriptors, opened_since
 
 CHANGES: dict[str, Callable[[Path], object]] = {
     "written": lambda place: (place / "there").write_text("x"),
@@ -34,15 +34,16 @@ def place(tmp_path: Path) -> Path:
 async def test_each_kind_of_change_ends_a_wait(
     place: Path, change: Callable[[Path], object]
 ) -> None:
+    before = descriptors()
     with DirectoryChanges(place) as changes:
+        (inotify,) = opened_since(before)
         change(place)
         async with asyncio.timeout(20):
             await changes.wait(1000)
         await changes.wait(0.01)
         # All of it was read, so that nothing wakes the loop any more.
-        assert changes._inotify is not None
         with pytest.raises(BlockingIOError):
-            os.read(changes._inotify._descriptor, 4096)
+            os.read(inotify, 4096)
 
 
 async def test_without_a_change_the_time_is_waited(place: Path) -> None:
@@ -57,12 +58,13 @@ async def test_without_a_change_the_time_is_waited(place: Path) -> None:
 
 
 async def test_the_descriptor_goes_with_the_block(place: Path) -> None:
-    with DirectoryChanges(place) as changes:
-        assert changes._inotify is not None
-        descriptor = changes._inotify._descriptor
+    before = descriptors()
+    with DirectoryChanges(place):
+        ((descriptor, of),) = opened_since(before).items()
+        assert of == "anon_inode:inotify"
         assert not os.get_blocking(descriptor)
         assert not os.get_inheritable(descriptor)
-    assert changes._inotify is None
+    assert not opened_since(before)
     with pytest.raises(OSError, match="Bad file descriptor"):
         os.fstat(descriptor)
 
@@ -70,7 +72,6 @@ async def test_the_descriptor_goes_with_the_block(place: Path) -> None:
 async def test_a_directory_that_is_not_there_is_waited_for_in_vain(place: Path) -> None:
     before = open_descriptors()
     with DirectoryChanges(place / "none") as changes:
-        assert changes._inotify is None
         assert open_descriptors() == before
         await changes.wait(0.01)
 
@@ -83,6 +84,7 @@ async def test_where_inotify_is_used_up_nothing_is_watched(
             return -1
 
     monkeypatch.setattr(libc, "_libc", Libc())
+    before = open_descriptors()
     with DirectoryChanges(place) as changes:
-        assert changes._inotify is None
+        assert open_descriptors() == before
         await changes.wait(0.01)

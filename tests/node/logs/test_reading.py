@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from moorage.node.logs import LogOptions, LogReadError, _LogFile, last_of_log, read_log, tail_start
+from moorage.node.logs import LogFile, LogOptions, LogReadError, last_of_log, read_log, tail_start
 
 
 def line(text: str, second: int = 0, stream: str = "stdout", tag: str = "F") -> str:
@@ -165,7 +165,7 @@ def test_the_tail_is_the_last_lines(lines: list[str], count: int) -> None:
 
 async def test_lines_that_come_while_a_tail_is_read_are_not_in_it(log: Path) -> None:
     """The end of a log has as many lines as were asked for, whatever the container writes."""
-    reader = _LogFile(log, LogOptions(tail_lines=2))
+    reader = LogFile(log, LogOptions(tail_lines=2))
     reader.open()
     with log.open("a") as file:
         file.write(line("late") + line("later"))

@@ -228,7 +228,7 @@ async def test_the_watched_object_takes_the_place_of_the_older(tmp_path: Path) -
         newer: Any = object()
         case.object.seen(newer)
         assert case.object.node is newer
-        case.object.seen(case.client._typed(NODES, case.node))
+        case.object.seen(case.client.typed(NODES, case.node))
 
 
 @pytest.mark.slow
@@ -240,7 +240,7 @@ async def test_resources_that_others_give_the_node_stay_and_are_allocatable(
         given = {"capacity": {**case.node["status"]["capacity"], "example.com/dongle": "3"}}
         newer = {**case.node, "status": {**case.node["status"], **given}}
         case.client.put(NODES, newer)
-        case.object.seen(case.client._typed(NODES, case.node))
+        case.object.seen(case.client.typed(NODES, case.node))
         await case.later(11)
         (change,) = case.patches
         allocatable = {"cpu": "3", "example.com/dongle": "3", "$patch": "replace"}
@@ -248,7 +248,7 @@ async def test_resources_that_others_give_the_node_stay_and_are_allocatable(
         assert "capacity" not in change.body["status"]
         # The client in memory does not know the directive.
         del case.node["status"]["allocatable"]["$patch"]
-        case.object.seen(case.client._typed(NODES, case.node))
+        case.object.seen(case.client.typed(NODES, case.node))
         await case.later(22)
         assert len(case.patches) == 1
 

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from types import SimpleNamespace
 from typing import Any
@@ -13,7 +13,6 @@ from moorage.api.pods import Pod
 from moorage.node.machine.node_status import NodeShutdown
 from moorage.node.machine.pressure import NodePressure
 from moorage.node.pod_facts.resources import allocation_of
-from moorage.node.pods import pod_manager as pod_manager_module
 from moorage.node.pods.allocations import AllocationRecord
 from moorage.node.pods.pod_manager import PodManager
 from moorage.node.pods.resizer import PodResizer
@@ -42,10 +41,17 @@ class FakeWorker:
         self.waits_for: TerminationReason | None = None
         self.deferred: TerminationReason | None = None
         self.end: Any = None
+        self.calls: list[str] = []
         self._removed = asyncio.Event()
 
     async def run(self) -> None:
         await self._removed.wait()
+
+    def wake(self) -> None:
+        self.calls.append("wake")
+
+    def retry_sandbox(self) -> None:
+        self.calls.append("retry")
 
     @property
     def wants_resize(self) -> bool:
@@ -80,6 +86,39 @@ class FakeWorker:
         self._removed.set()
 
 
+class Notices:
+    """The notifications that the manager receives, and the events that it records."""
+
+    def __init__(self) -> None:
+        self.view: Callable[[str], None] = lambda _: None
+        self.engine: Callable[[], None] = lambda: None
+        self.runtime_class: Callable[[str], None] = lambda _: None
+        self.events: list[tuple[str, str]] = []
+
+    def context(self, clock: FakeClock, views: dict[str, PodView], records: Any) -> Any:
+        return SimpleNamespace(
+            options=SimpleNamespace(listeners=()),
+            observer=SimpleNamespace(
+                add_listener=lambda listener: setattr(self, "view", listener),
+                view=lambda uid: views.get(uid) or PodView(uid),
+            ),
+            health=SimpleNamespace(
+                add_listener=lambda listener: setattr(self, "engine", listener),
+                has_groups_policy=True,
+            ),
+            classes=SimpleNamespace(
+                on_change=lambda listener: setattr(self, "runtime_class", listener),
+                named_by=lambda pod: pod.spec.runtime_class_name,
+            ),
+            events=SimpleNamespace(pod=lambda *about: self.events.append(about[2:])),
+            allocatable=lambda: {"cpu": "2", "pods": "110"},
+            pressure=NodePressure(),
+            shutdown=NodeShutdown(),
+            allocations=SimpleNamespace(read=records.get),
+            clock=clock,
+        )
+
+
 class FakeInformer:
     def __init__(self, *pods: Pod) -> None:
         self._pods = list(pods)
@@ -102,37 +141,25 @@ def pod(uid: str, cpu: str = "1", created: str = "", name: str = "", **fields: A
 
 @asynccontextmanager
 async def roster_of(
-    *pods: Pod, running: str = "", records: dict[str, AllocationRecord] | None = None
+    *pods: Pod,
+    running: str = "",
+    records: dict[str, AllocationRecord] | None = None,
+    worker: type[FakeWorker] = FakeWorker,
+    notices: Notices | None = None,
+    clock: FakeClock | None = None,
+    node: Any = None,
 ) -> AsyncIterator[tuple[PodManager, FakeInformer]]:
     views = {uid: PodView(uid, sandboxes=(a_sandbox(uid=uid),)) for uid in running.split()}
-    nothing = SimpleNamespace(add_listener=lambda _: None, on_change=lambda _: None)
-    context: Any = SimpleNamespace(
-        options=SimpleNamespace(listeners=()),
-        observer=SimpleNamespace(
-            add_listener=lambda _: None, view=lambda uid: views.get(uid) or PodView(uid)
-        ),
-        health=SimpleNamespace(add_listener=lambda _: None, has_groups_policy=True),
-        classes=nothing,
-        events=SimpleNamespace(pod=lambda *_: None),
-        allocatable=lambda: {"cpu": "2", "pods": "110"},
-        pressure=NodePressure(),
-        shutdown=NodeShutdown(),
-        allocations=SimpleNamespace(read=(records or {}).get),
-        clock=FakeClock(),
-    )
+    context = (notices or Notices()).context(clock or FakeClock(), views, records or {})
     informer: Any = FakeInformer(*pods)
-    node: Any = SimpleNamespace(node=a_node())
-    manager = PodManager(context, informer, node)
+    make_worker: Any = worker
+    own: Any = SimpleNamespace(node=a_node())
+    manager = PodManager(context, informer, node or own, make_worker)
     task = asyncio.ensure_future(manager.run())
     await settle()
     yield manager, informer
     task.cancel()
     await asyncio.wait((task,))
-
-
-@pytest.fixture(autouse=True)
-def _workers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pod_manager_module, "PodWorker", FakeWorker)
 
 
 def refused(pod_manager: PodManager) -> dict[str, bool]:
@@ -354,9 +381,7 @@ async def test_added_and_removed_pods_are_reported() -> None:
     assert counts == [1, 0]
 
 
-async def test_failing_worker_ends_no_other_and_resumes_after_a_pause(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_failing_worker_ends_no_other_and_resumes_after_a_pause() -> None:
     runs: list[str] = []
 
     class Breaking(FakeWorker):
@@ -366,57 +391,38 @@ async def test_failing_worker_ends_no_other_and_resumes_after_a_pause(
                 raise RecursionError("too deep")
             await super().run()
 
-    monkeypatch.setattr(pod_manager_module, "PodWorker", Breaking)
-    events: list[Any] = []
-    async with roster_of(pod("a"), pod("b")) as (pod_manager, _):
-        context: Any = pod_manager._context
-        context.events = SimpleNamespace(pod=lambda *about: events.append(about[2:]))
+    notices, clock = Notices(), FakeClock()
+    roster = roster_of(pod("a"), pod("b"), worker=Breaking, notices=notices, clock=clock)
+    async with roster as (pod_manager, _):
         while runs.count("a") < 3:
             await settle()
-            context.clock.advance(120)
+            clock.advance(120)
         assert set(pod_manager.uids) == {"a", "b"}
-    assert events[0] == ("FailedSync", "error handling the pod: too deep")
-
-
-class Woken:
-    """A worker that records its calls."""
-
-    def __init__(self, name: str | None) -> None:
-        self.pod = name
-        self.calls: list[str] = []
-
-    def wake(self) -> None:
-        self.calls.append("wake")
-
-    def retry_sandbox(self) -> None:
-        self.calls.append("retry")
+    assert notices.events[0] == ("FailedSync", "error handling the pod: too deep")
 
 
 async def test_workers_are_notified_of_what_concerns_them() -> None:
-    async with roster_of() as (pod_manager, _):
-        a, b, none = Woken("a"), Woken("b"), Woken(None)
-        kept, pod_manager._workers = pod_manager._workers, {"1": a, "2": b, "3": none}  # type: ignore[dict-item]
-        pod_manager._context.classes.named_by = lambda pod: pod  # type: ignore[method-assign,assignment,return-value]
-        pod_manager._on_view("1")
-        pod_manager._on_view("gone")
-        pod_manager._on_class("b")
+    notices = Notices()
+    pods = (pod("1", cpu="0", runtimeClassName="a"), pod("2", cpu="0", runtimeClassName="b"),
+            pod("3", cpu="0"))  # fmt: skip
+    async with roster_of(*pods, notices=notices) as (pod_manager, _):
+        a, b, none = (worker_of(pod_manager, uid) for uid in "123")
+        notices.view("1")
+        notices.view("gone")
+        notices.runtime_class("b")
         assert (a.calls, b.calls, none.calls) == (["wake"], ["retry"], [])
-        pod_manager._on_engine()
+        notices.engine()
         assert (a.calls, b.calls, none.calls) == (["wake", "retry"], ["retry", "retry"], ["retry"])
-        pod_manager._workers = kept
 
 
 async def test_a_pod_is_judged_by_the_node_as_it_is_now() -> None:
-    async with roster_of() as (pod_manager, _):
-        wanted = pod("01-01", nodeSelector={"disk": "fast"})
-        node: Any = pod_manager._node
-        for labels, is_refused in (({"disk": "fast"}, False), ({"disk": "slow"}, True)):
-            node.node = a_node(metadata={"name": "n1", "labels": labels})
-            refusal = pod_manager._refusal(wanted)
-            assert (refusal is not None) == is_refused
-        node.node = None
-        assert pod_manager._refusal(wanted) is not None
-        assert pod_manager._refusal(pod("01-02")) is None
+    node: Any = SimpleNamespace(node=None)
+    async with roster_of(node=node) as (pod_manager, informer):
+        for uid, labels in (("a", {"disk": "fast"}), ("b", {"disk": "slow"}), ("c", None)):
+            node.node = a_node(metadata={"name": "n1", "labels": labels}) if labels else None
+            informer.notify(None, pod(uid, cpu="0", nodeSelector={"disk": "fast"}))
+        informer.notify(None, pod("d", cpu="0"))
+        assert refused(pod_manager) == {"a": False, "b": True, "c": True, "d": False}
 
 
 def static(uid: str, name: str = "") -> Pod:

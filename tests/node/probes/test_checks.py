@@ -188,7 +188,7 @@ async def test_grpc(service: str, wanted: CheckResult) -> None:
     ],
 )
 def test_the_name_of_a_service_as_protobuf(name: str, sent: bytes) -> None:
-    assert checks._request(name) == sent
+    assert checks.health_request(name) == sent
 
 
 @pytest.mark.parametrize(
@@ -197,7 +197,7 @@ def test_the_name_of_a_service_as_protobuf(name: str, sent: bytes) -> None:
      (b"\x08\x03\x00", 3)],
 )  # fmt: skip
 def test_the_status_in_a_reply(reply: bytes, status: int) -> None:
-    assert checks._status(reply) == status
+    assert checks.health_status(reply) == status
 
 
 @pytest.mark.parametrize(
@@ -214,7 +214,7 @@ def test_the_status_in_a_reply(reply: bytes, status: int) -> None:
 )
 def test_how_a_health_call_fails(code: grpc.StatusCode, message: str) -> None:
     nothing = aio.Metadata()
-    assert checks._grpc_failure(aio.AioRpcError(code, nothing, nothing, "why"), "2s") == message
+    assert checks.grpc_failure(aio.AioRpcError(code, nothing, nothing, "why"), "2s") == message
 
 
 @pytest.mark.parametrize(
@@ -238,9 +238,9 @@ async def test_how_a_connection_fails(
     monkeypatch.setattr(asyncio, "open_connection", fail)
     container = a_container(ports=[{"name": "web", "containerPort": 80}])
     action = msgspec.convert({"port": "web"}, TCPSocketAction)
-    outcome = await checks._tcp(action, container, "10.0.0.1", 2)
+    outcome = await checks.check_tcp(action, container, "10.0.0.1", 2)
     assert outcome == CheckResult(Outcome.FAILURE, f"dial tcp 10.0.0.1:80: {message}")
     action = msgspec.convert({"port": 81, "host": "h"}, TCPSocketAction)
-    outcome = await checks._tcp(action, container, "10.0.0.1", 2)
+    outcome = await checks.check_tcp(action, container, "10.0.0.1", 2)
     assert outcome == CheckResult(Outcome.FAILURE, f"dial tcp h:81: {message}")
     assert asked == [("10.0.0.1", 80), ("h", 81)]

@@ -315,13 +315,10 @@ async def test_stream_requests_wait_for_an_engine_that_restarts(tmp_path: Path) 
             await server.stop(None)
 
 
-async def test_stream_requests_to_an_engine_that_stays_away_fail(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("moorage.node.runtime.engine.RECONNECT_S", 0.05)
+async def test_stream_requests_to_an_engine_that_stays_away_fail(tmp_path: Path) -> None:
     async with CriClient(f"unix://{tmp_path}/e.sock") as client:
         with pytest.raises(CriError) as failed:
-            await Engine(client).exec_url(pb.ExecRequest())
+            await Engine(client, 0.05).exec_url(pb.ExecRequest())
     assert failed.value.code is grpc.StatusCode.UNAVAILABLE
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from moorage.api.errors import NotFoundError
 from moorage.runtimes.probing.carrier import ProbeRefusedError
-from moorage.runtimes.probing.pod_carrier import _PodProbe, is_refusal
+from moorage.runtimes.probing.pod_carrier import PodProbe, is_refusal
 from moorage.wire.client.resources import EVENTS, PODS, Resource
 from moorage.wire.client.rest import Client, WatchEvent
 from tests.clocks import FakeClock, settle
@@ -81,9 +81,9 @@ def client() -> _WatchedClient:
     return client
 
 
-def _probe(client: _WatchedClient) -> _PodProbe:
-    present = client._typed(PODS, _pod())
-    return _PodProbe(cast(Client, client), present, 0.0)
+def _probe(client: _WatchedClient) -> PodProbe:
+    present = client.typed(PODS, _pod())
+    return PodProbe(cast(Client, client), present, 0.0)
 
 
 async def test_a_pod_is_followed_by_one_watch_however_often_it_changes(

@@ -120,10 +120,10 @@ async def test_a_server_that_cannot_be_reached_is_reported_as_before() -> None:
             await client.get(NODES, "n")
 
 
-async def test_an_opening_has_a_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("moorage.wire.client.connector.OPENING_S", 0.01)
+async def test_an_opening_has_a_deadline() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         url = f"https://127.0.0.1:{listening.getsockname()[1]}"
-        async with aiohttp.ClientSession(connector=Connector(ssl=False)) as session:
+        connector = Connector(ssl=False, opening_s=0.01)
+        async with aiohttp.ClientSession(connector=connector) as session:
             with pytest.raises(aiohttp.ConnectionTimeoutError):
                 await session.get(url)

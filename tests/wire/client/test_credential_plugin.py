@@ -132,12 +132,10 @@ async def test_a_plugin_that_prints_without_end_is_stopped(tmp_path: Path) -> No
         await run_plugin(plugin(script(tmp_path, "yes")))
 
 
-async def test_a_plugin_that_hangs_is_ended(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("moorage.wire.client.credential_plugin._SILENT_S", 0.2)
+async def test_a_plugin_that_hangs_is_ended(tmp_path: Path) -> None:
+    hanging = script(tmp_path, f"echo $$ > {tmp_path}/pid; exec sleep 60")
     with pytest.raises(CredentialPluginError, match="not ended after"):
-        await run_plugin(plugin(script(tmp_path, f"echo $$ > {tmp_path}/pid; exec sleep 60")))
+        await run_plugin(plugin(hanging), 0.2)
     with pytest.raises(ProcessLookupError):
         os.kill(int((tmp_path / "pid").read_text()), 0)
 

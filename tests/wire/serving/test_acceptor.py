@@ -21,8 +21,9 @@ from aiohttp import web
 
 from moorage.cluster.access.identities import Authority, Subject
 from moorage.wire.serving import Acceptor, Limits, acceptor, prove
+from moorage.wire.serving.acceptor import AcceptorTimes, Opening
 from moorage.wire.serving.connection import HttpConnection
-from moorage.wire.serving.limits import ConnectionTable
+from moorage.wire.serving.limits import ConnectionTable, Place
 
 WITHIN_S = 20.0
 
@@ -107,6 +108,7 @@ async def serving(
     answer: Answer = _answer,
     listener: socket.socket | None = None,
     tls: ssl.SSLContext | None = None,
+    **more: Any,
 ) -> AsyncIterator[Served]:
     """A server on loopback. Fails if a callback or a task of it has failed."""
     failures: list[Any] = []
@@ -117,7 +119,7 @@ async def serving(
     listener = listener or Listener()
     port = listener.getsockname()[1]
     try:
-        async with Acceptor(server, [listener], limits, tls) as acceptor:
+        async with Acceptor(server, [listener], limits, tls, **more) as acceptor:
             yield Served(acceptor, port)
     finally:
         await runner.cleanup()
@@ -132,7 +134,7 @@ async def test_a_connection_is_counted_until_it_has_ended() -> None:
         await served.until_open(5)
         assert await served.ask(connection=clients[-1]) == b"HTTP/1.1 200 OK"
         # What opened them has ended.
-        assert served.acceptor._opening == set()
+        assert served.acceptor.opening == 0
         for _, writer in clients:
             writer.close()
         await served.until_open(0)
@@ -177,7 +179,7 @@ async def test_an_open_connection_is_dropped_by_its_protocol_alone() -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs:
         theirs.setblocking(False)
-        opening = acceptor._Opening(ours)
+        opening = Opening(ours)
         opening.task = asyncio.ensure_future(asyncio.get_running_loop().create_future())
         assert opening.is_waiting()
         protocol: Any = FakeProtocol()
@@ -201,23 +203,21 @@ async def test_an_open_connection_is_dropped_by_its_protocol_alone() -> None:
     opening.abort()
 
 
-async def test_a_handshake_that_is_dropped_ends_its_task(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_handshake_that_is_dropped_ends_its_task(tmp_path: Path) -> None:
     places: list[Any] = []
-    admit = ConnectionTable.admit
 
-    def record(table: Any, place: Any) -> bool:
-        places.append(place)
-        return admit(table, place)
+    class Recording(ConnectionTable):
+        def admit(self, place: Place) -> bool:
+            places.append(place)
+            return super().admit(place)
 
-    monkeypatch.setattr(ConnectionTable, "admit", record)
     tls, _ = _tls(tmp_path)
-    async with serving(Limits(head_s=1000), tls=tls) as served:
+    limits = Limits(head_s=1000)
+    async with serving(limits, tls=tls, table=Recording(limits)) as served:
         reader, writer = await served.connect()
         await served.until_open(1)
         opening = places[0].abort.__self__
-        assert {opening.task} == served.acceptor._opening
+        assert served.acceptor.opening == 1
         places[0].abort()
         assert await asyncio.wait_for(reader.read(), WITHIN_S) == b""
         await served.until_open(0)
@@ -260,11 +260,8 @@ async def test_a_process_without_descriptors_accepts_again_later() -> None:
 
 
 @pytest.mark.parametrize("sent", [b"", b"G", b"GET / HTTP/1.1\r\nX: "])
-async def test_what_sends_no_whole_head_is_cut_off(
-    sent: bytes, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(acceptor, "_SWEEP_S", 0.01)
-    async with serving(Limits(head_s=1)) as served:
+async def test_what_sends_no_whole_head_is_cut_off(sent: bytes) -> None:
+    async with serving(Limits(head_s=1), times=AcceptorTimes(sweep_s=0.01)) as served:
         reader, writer = await served.connect()
         writer.write(sent)
         assert await asyncio.wait_for(reader.read(), WITHIN_S) == b""
@@ -291,12 +288,10 @@ async def _ends(client: socket.socket) -> bool:
     return await asyncio.wait_for(loop.sock_recv(client, 1), WITHIN_S) == b""
 
 
-async def test_out_of_descriptors_one_silent_connection_goes_and_accepting_pauses(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(acceptor, "_PAUSE_S", 3600.0)
+async def test_out_of_descriptors_one_silent_connection_goes_and_accepting_pauses() -> None:
     listener = Listener()
-    async with serving(Limits(head_s=1000), listener=listener) as served:
+    times = AcceptorTimes(pause_s=3600.0)
+    async with serving(Limits(head_s=1000), listener=listener, times=times) as served:
         silent = [await served.connect() for _ in range(3)]
         await served.until_open(3)
         listener.is_exhausted = True
@@ -311,10 +306,10 @@ async def test_out_of_descriptors_one_silent_connection_goes_and_accepting_pause
             writer.close()
 
 
-async def test_accepting_resumes_after_the_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(acceptor, "_PAUSE_S", 0.001)
+async def test_accepting_resumes_after_the_pause() -> None:
     listener = Listener()
-    async with serving(Limits(head_s=1000), listener=listener) as served:
+    times = AcceptorTimes(pause_s=0.001)
+    async with serving(Limits(head_s=1000), listener=listener, times=times) as served:
         listener.is_exhausted = True
         reader, writer = await served.connect()
         for _ in range(3):
@@ -325,14 +320,12 @@ async def test_accepting_resumes_after_the_pause(monkeypatch: pytest.MonkeyPatch
         writer.close()
 
 
-async def test_a_server_that_ends_in_a_pause_does_not_accept_after_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_server_that_ends_in_a_pause_does_not_accept_after_it() -> None:
     pause_s = 0.01
-    monkeypatch.setattr(acceptor, "_PAUSE_S", pause_s)
     listener = Listener()
     failures: list[Any] = []
-    async with serving(Limits(), listener=listener) as served:
+    times = AcceptorTimes(pause_s=pause_s)
+    async with serving(Limits(), listener=listener, times=times) as served:
         listener.is_exhausted = True
         (late,) = _connected(served.port, 1)
         await asyncio.wait_for(listener.refused.wait(), WITHIN_S)
@@ -396,12 +389,10 @@ async def test_a_refused_connection_is_closed_at_once(monkeypatch: pytest.Monkey
         late.close()
 
 
-async def test_a_flood_is_logged_once_and_then_counted(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_flood_is_logged_once_and_then_counted(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "moorage")
-    monkeypatch.setattr(acceptor, "_SWEEP_S", 0.001)
-    async with serving(Limits(connections=1, reserved=0)) as served:
+    times = AcceptorTimes(sweep_s=0.001)
+    async with serving(Limits(connections=1, reserved=0), times=times) as served:
         known = await served.connect()
         await served.ask("X-Known: yes", connection=known)
         for _ in range(2):
@@ -470,14 +461,11 @@ async def test_a_server_that_ends_closes_what_is_in_its_handshake(tmp_path: Path
         await served.connect()
 
 
-async def test_the_end_of_tls_is_not_awaited_for_long(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(acceptor, "_TLS_END_S", 0.01)
+async def test_the_end_of_tls_is_not_awaited_for_long(tmp_path: Path) -> None:
     tls, trusting = _tls(tmp_path)
     received, sent = ssl.MemoryBIO(), ssl.MemoryBIO()
     client = trusting.wrap_bio(received, sent, server_hostname="127.0.0.1")
-    async with serving(Limits(), tls=tls) as served:
+    async with serving(Limits(), tls=tls, times=AcceptorTimes(tls_end_s=0.01)) as served:
         reader, writer = await served.connect()
 
         async def step(action: Callable[[], Any]) -> Any:

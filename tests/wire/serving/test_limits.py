@@ -148,15 +148,15 @@ def test_limits_unless_others_are_given() -> None:
 
 
 def test_a_table_forgets_what_has_ended() -> None:
-    peers = Peers(Limits(connections=10, reserved=4, per_user=4))
-    places = [place for address in "aab" if (place := peers.come(address))]
-    for place in places:
-        assert peers.table.prove(place, "u")
-    for place in places:
-        peers.table.release(place)
-    table = peers.table
-    assert (table.size, table._remote, table._ordinary.held) == (0, 0, 0)
-    assert not any((table._by_address, table._unproven, table._ordinary._by_user))
+    peers = Peers(Limits(connections=10, reserved=4, per_user=3))
+    for _ in range(10):
+        places = [place for address in "aab" if (place := peers.come(address))]
+        assert [peers.table.prove(place, "u") for place in places] == [True] * 3
+        for place in places:
+            peers.table.release(place)
+        assert peers.table.size == 0
+    assert (peers.dropped, peers.table.drop_unproven()) == ([], False)
+    assert not peers.table._by_address
 
 
 def test_the_oldest_unproven_connection_is_dropped_when_descriptors_run_out() -> None:

@@ -104,7 +104,7 @@ class Bench:
 
     @property
     def silent_s(self) -> float:
-        return self.clock.monotonic() - self.timer._last
+        return self.timer.idle_s
 
 
 @asynccontextmanager

@@ -8,7 +8,7 @@ import struct
 
 import pytest
 
-from moorage.wire.streaming.connection import Connection, _keep_alive
+from moorage.wire.streaming.connection import Connection, keep_alive
 from tests.wire.streaming.pairs import connected, read_all, read_exactly
 
 MEBIBYTE = 1 << 20
@@ -157,10 +157,10 @@ async def test_dead_peers_are_looked_for() -> None:
 
 
 async def test_unix_sockets_and_transports_without_a_socket_have_no_tcp_options() -> None:
-    _keep_alive(None)
+    keep_alive(None)
     ours, theirs = socket.socketpair(socket.AF_UNIX)
     with ours, theirs:
-        _keep_alive(ours)
+        keep_alive(ours)
         assert ours.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 0
         loop = asyncio.get_running_loop()
         _, connection = await loop.create_unix_connection(Connection, sock=ours)

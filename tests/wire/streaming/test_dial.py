@@ -15,7 +15,7 @@ import pytest
 
 from moorage.cluster.access.identities import Authority, Subject
 from moorage.wire.streaming.connection import Connection, Deadlines
-from moorage.wire.streaming.dial import DialError, Refused, Upgraded, Upstream, _connect, dial
+from moorage.wire.streaming.dial import DialError, Refused, Upgraded, Upstream, connect, dial
 from moorage.wire.streaming.upgrade import SPDY
 from tests.wire.streaming.pairs import read_exactly
 
@@ -296,13 +296,13 @@ async def test_where_it_connects_and_whom_it_expects_there(
     loop = asyncio.get_running_loop()
     monkeypatch.setattr(loop, "create_connection", record(False))
     monkeypatch.setattr(loop, "create_unix_connection", record(True))
-    connection: Any = await _connect(msgspec.structs.replace(upstream, ssl=context))
+    connection: Any = await connect(msgspec.structs.replace(upstream, ssl=context))
     assert connection == "connection"
     tls = {"ssl": context if upstream.url.startswith("https") else None, "server_hostname": name}
     assert calls == [(is_unix, Connection, target, tls)]
 
 
-@pytest.mark.parametrize("slow", ["_connect", "_ask"])
+@pytest.mark.parametrize("slow", ["connect", "_ask"])
 async def test_a_deadline_that_passes_is_named(monkeypatch: pytest.MonkeyPatch, slow: str) -> None:
     async def hang(*_: object) -> None:
         await asyncio.get_running_loop().create_future()

@@ -17,7 +17,7 @@ from aiohttp.http_websocket import WSMsgType
 from moorage.wire.serving import Budget
 from moorage.wire.streaming.byte_socket import UNNAMED, send_bytes
 from moorage.wire.streaming.channel_socket import accept, next_message
-from moorage.wire.streaming.unfinished import FREE_BYTES, Unfinished, _CountingParser
+from moorage.wire.streaming.unfinished import FREE_BYTES, CountingParser, Unfinished
 from tests.wire.streaming.servers import serving
 
 WITHIN_S = 20.0
@@ -203,7 +203,7 @@ def test_nothing_is_parsed_after_a_message_for_which_there_was_no_room() -> None
     budget = Budget(total=10, per_user=10)
     assert budget.take("bob", 1)
     parser = FakeParser()
-    counting = _CountingParser(parser, websocket, budget, "ann")
+    counting = CountingParser(parser, websocket, budget, "ann")
     assert counting.feed_data(bytes(FREE_BYTES)) == (False, b"")
     assert budget.held == 1
     # The first byte that is not free is counted.

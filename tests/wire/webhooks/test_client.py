@@ -7,7 +7,7 @@ import base64
 import gzip
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -21,9 +21,12 @@ from moorage.wire.webhooks import (
     LARGE_ANSWER_BYTES,
     MAX_ANSWER_BYTES,
     CallError,
+    LargeAnswerTurns,
+    TlsContexts,
     WebhookClient,
     read_bounded,
 )
+from tests.clocks import settle
 from tests.ports import free_port
 
 Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
@@ -217,24 +220,15 @@ async def test_a_bundle_may_have_notes_in_any_language(hook: Hook, client: Webho
     assert await client.post(hook.by_url(caBundle=bundle), b"{}", 5) == b"answered"
 
 
-async def test_bundles_are_kept_in_the_order_of_their_use(
-    hook: Hook, client: WebhookClient
-) -> None:
-    await client.post(hook.by_url(), b"{}", 5)
-    first = client._contexts[hook.bundle]
+def test_bundles_are_kept_in_the_order_of_their_use(hook: Hook) -> None:
     pem = hook.authority.pair.certificate.read_bytes()
-    for number in range(63):
-        other = base64.b64encode(pem + b"\n" * (number + 1)).decode()
-        await client.post(hook.by_url(caBundle=other), b"{}", 5)
-    await client.post(hook.by_url(), b"{}", 5)
-    assert client._contexts[hook.bundle] is first
-    for number in range(63, 126):
-        other = base64.b64encode(pem + b"\n" * (number + 1)).decode()
-        client._context(other)
-    assert len(client._contexts) == 64
-    assert client._contexts[hook.bundle] is first
-    client._context(base64.b64encode(pem + b"\n" * 200).decode())
-    assert hook.bundle not in client._contexts
+    bundles = [base64.b64encode(pem + b"\n" * number).decode() for number in range(4)]
+    contexts = TlsContexts(most=3)
+    first, second, _ = [contexts.trusting(bundle) for bundle in bundles[:3]]
+    assert contexts.trusting(bundles[0]) is first
+    contexts.trusting(bundles[3])
+    assert contexts.trusting(bundles[0]) is first
+    assert contexts.trusting(bundles[1]) is not second
 
 
 # Errors.
@@ -366,35 +360,47 @@ async def test_an_answer_above_the_limit_is_an_error(hook: Hook, client: Webhook
     )
 
 
-async def test_large_answers_of_one_host_are_read_a_few_at_a_time(
-    hook: Hook, client: WebhookClient
-) -> None:
-    begun = asyncio.Semaphore(0)
-    go_on = asyncio.Event()
+@pytest.mark.parametrize(("hosts", "at_once"), [("a", 4), ("ab", 8), ("abcdef", 16)])
+async def test_large_answers_are_read_a_few_at_a_time(hosts: str, at_once: int) -> None:
+    turns, go_on, reading = LargeAnswerTurns(), asyncio.Event(), 0
 
-    async def slowly(request: web.BaseRequest) -> web.StreamResponse:
+    async def read(host: str) -> None:
+        nonlocal reading
+        async with turns.of(host):
+            reading += 1
+            await go_on.wait()
+
+    readers = [asyncio.ensure_future(read(host)) for host in hosts for _ in range(10)]
+    await settle()
+    assert reading == at_once
+    go_on.set()
+    await asyncio.gather(*readers)
+    assert reading == 10 * len(hosts)
+
+
+async def test_only_a_large_answer_waits_for_a_turn_of_its_host(hook: Hook) -> None:
+    turns = LargeAnswerTurns()
+    begun = asyncio.Event()
+
+    async def answer(request: web.BaseRequest) -> web.StreamResponse:
         response = web.StreamResponse()
         await response.prepare(request)
         await response.write(b"x" * (LARGE_ANSWER_BYTES + 1))
-        begun.release()
-        await go_on.wait()
-        await response.write(b"y")
+        begun.set()
         return response
 
-    hook.answer = slowly
-    calls = [asyncio.ensure_future(client.post(hook.by_url(), b"{}", 20)) for _ in range(10)]
-    for _ in calls:
-        await begun.acquire()
-    async with asyncio.timeout(10):
-        while client._large._value > 12:  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
-    assert client._large_of[f"127.0.0.1:{hook.port}"].locked()
-    # Four of this host, of sixteen in all.
-    assert client._large._value == 12
-    go_on.set()
-    answers = await asyncio.gather(*calls)
-    assert {len(answer) for answer in answers} == {LARGE_ANSWER_BYTES + 2}
-    assert client._large._value == 16
+    async with AsyncExitStack() as others, WebhookClient(hook.service_authority, turns) as client:
+        for _ in range(4):
+            await others.enter_async_context(turns.of(f"127.0.0.1:{hook.port}"))
+        _sized(hook, LARGE_ANSWER_BYTES)
+        assert len(await client.post(hook.by_url(), b"{}", 20)) == LARGE_ANSWER_BYTES
+        hook.answer = answer
+        large = asyncio.ensure_future(client.post(hook.by_url(), b"{}", 20))
+        await begun.wait()
+        await settle()
+        assert not large.done()
+        await others.aclose()
+        assert len(await large) == LARGE_ANSWER_BYTES + 1
 
 
 async def test_one_webhook_has_64_connections_at_once(hook: Hook, client: WebhookClient) -> None:
@@ -437,4 +443,5 @@ async def test_an_answer_that_was_begun_is_bounded_as_a_whole(size: int, most: i
 async def test_nothing_is_open_at_the_end(hook: Hook) -> None:
     async with WebhookClient(hook.service_authority) as client:
         await client.post(hook.by_url(), b"{}", 5)
-    assert client._http.closed
+    with pytest.raises(RuntimeError, match="closed"):
+        await client.post(hook.by_url(), b"{}", 5)

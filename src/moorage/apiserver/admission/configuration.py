@@ -21,7 +21,10 @@ from moorage.apiserver.admission.options import (
 from moorage.apiserver.admission.pod_security.policy import (
     Configuration as PodSecurityConfiguration,
 )
-from moorage.apiserver.admission.pod_security.policy import parse_configuration
+from moorage.apiserver.admission.pod_security.policy import (
+    PodLimits,
+    parse_configuration,
+)
 from moorage.apiserver.admission.resource_quota import LimitedResource, parse_limited_resources
 from moorage.apiserver.registry.option_files import (
     DocumentError,
@@ -40,6 +43,7 @@ class AdmissionOptions(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     pod_security: PodSecurityConfiguration = msgspec.field(default_factory=PodSecurityConfiguration)
+    pod_limits: PodLimits = PodLimits()
     limited_resources: tuple[LimitedResource, ...] = ()
     disabled: frozenset[str] = frozenset()
 

@@ -87,7 +87,9 @@ class ServiceAddresses:
         every: Callable[[], Iterable[Service]],
         networks: Callable[[], Iterable[ipaddress.IPv4Network]],
         claimed: Callable[[], Iterable[str]],
+        node_ports: range = NODE_PORTS,
     ) -> None:
+        self._node_ports = node_ports
         self._every = every
         self._networks = networks
         self._claimed = claimed
@@ -165,10 +167,10 @@ class ServiceAddresses:
 
     def _claim_port(self, attributes: Attributes, wanted: int, index: int) -> None:
         problem = ""
-        if wanted not in NODE_PORTS:
+        if wanted not in self._node_ports:
             problem = (
                 "provided port is not in the valid range. The range of valid ports is "
-                f"{NODE_PORTS.start}-{NODE_PORTS.stop - 1}"
+                f"{self._node_ports.start}-{self._node_ports.stop - 1}"
             )
         elif wanted in self._used_ports(attributes):
             problem = "provided port is already allocated"
@@ -179,7 +181,7 @@ class ServiceAddresses:
 
     def _free_port(self, attributes: Attributes) -> int:
         used = self._used_ports(attributes)
-        for candidate in _random_then_all(NODE_PORTS):
+        for candidate in _random_then_all(self._node_ports):
             if candidate not in used:
                 self._reserve(attributes, candidate)
                 return candidate

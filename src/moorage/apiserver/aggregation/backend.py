@@ -215,7 +215,7 @@ class Backends:
 
 _UNAVAILABLE = "service unavailable\n"
 _REDIRECTED = "the backend attempted to redirect this request, which is not permitted"
-_ANSWER_S = 60.0
+ANSWER_S = 60.0
 """How long a server may take to begin its answer: kube-apiserver's request timeout."""
 
 _REQUESTS = 400
@@ -225,8 +225,11 @@ _REQUESTS_OF_USER = 100
 class ExtensionProxy:
     """Passes requests on. A slow server takes none of the slots of this server's own requests."""
 
-    def __init__(self, backends: Backends, deadlines: Deadlines | None = None) -> None:
+    def __init__(
+        self, backends: Backends, deadlines: Deadlines | None = None, answer_s: float = ANSWER_S
+    ) -> None:
         self._backends = backends
+        self._answer_s = answer_s
         self._deadlines = deadlines or Deadlines()
         self._slots = Budget(total=_REQUESTS, per_user=_REQUESTS_OF_USER)
 
@@ -271,7 +274,7 @@ class ExtensionProxy:
         headers = [*request_headers(http, path), *user_headers(user)]
         if protocol := upgrade_of(http):
             return await self._upgraded(http, extension, url, headers, protocol)
-        async with asyncio.timeout(_ANSWER_S) as patience:
+        async with asyncio.timeout(self._answer_s) as patience:
             async with self._backends.http.request(
                 http.method,
                 URL(url, encoded=True),

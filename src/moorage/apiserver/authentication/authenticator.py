@@ -69,7 +69,9 @@ class Authenticator:
         bootstrap_tokens: BootstrapTokens,
         allows_anonymous: bool,
         clock: Clock,
+        remembers: int = _REMEMBERED,
     ) -> None:
+        self._remembers = remembers
         # Kept as digests: lookup time does not depend on how many characters match.
         self._static = {
             _digest(entry.token): User(
@@ -130,13 +132,13 @@ class Authenticator:
         if verified is None:
             raise UnauthorizedError
         self._verified[token] = (now + _REMEMBER_S, verified[0])
-        _trim(self._verified)
+        _trim(self._verified, self._remembers)
         return verified[0]
 
     def _user_of_certificate(self, der: bytes) -> User | None:
         if der not in self._certificates:
             self._certificates[der] = user_of_certificate(der)
-            _trim(self._certificates)
+            _trim(self._certificates, self._remembers)
         return self._certificates[der]
 
 
@@ -182,6 +184,7 @@ def _digest(token: str) -> bytes:
 
 def _trim(
     remembered: OrderedDict[bytes, User | None] | OrderedDict[str, tuple[float, User]],
+    most: int,
 ) -> None:
-    while len(remembered) > _REMEMBERED:
+    while len(remembered) > most:
         remembered.popitem(last=False)

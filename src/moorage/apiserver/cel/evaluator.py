@@ -88,12 +88,12 @@ class BusyError(Exception):
 class _Worker:
     """A running worker process and the connection to it."""
 
-    def __init__(self) -> None:
+    def __init__(self, python: str) -> None:
         own, theirs = socket.socketpair()
         with theirs:
             try:
                 self._child = Child(
-                    [sys.executable, "-m", "moorage.apiserver.cel.worker", str(theirs.fileno())],
+                    [python, "-m", "moorage.apiserver.cel.worker", str(theirs.fileno())],
                     stderr=subprocess.DEVNULL,
                     passing=[theirs.fileno()],
                 )
@@ -149,7 +149,8 @@ class _Worker:
 class _Lane:
     """A worker that is replaced when it is lost, and those who wait for it."""
 
-    def __init__(self, deadline_s: float, most_waiting: int) -> None:
+    def __init__(self, deadline_s: float, most_waiting: int, python: str) -> None:
+        self._python = python
         self._deadline_s = deadline_s
         self._most_waiting = most_waiting
         self._worker: _Worker | None = None
@@ -180,7 +181,7 @@ class _Lane:
         is_answered = False
         try:
             if self._worker is None:
-                self._worker = _Worker()
+                self._worker = _Worker(self._python)
                 async with asyncio.timeout(_START_S):
                     await self._worker.be_ready()
             async with asyncio.timeout(deadline_s):
@@ -203,9 +204,15 @@ class Evaluator:
     What took long goes to a second process for a while, so that it holds up only its own kind.
     """
 
-    def __init__(self, *, deadline_s: float = DEADLINE_S) -> None:
-        self._lane = _Lane(deadline_s, _WAITING)
-        self._slow_lane = _Lane(deadline_s, _WAITING_SLOW)
+    def __init__(
+        self,
+        *,
+        deadline_s: float = DEADLINE_S,
+        waiting: int = _WAITING,
+        python: str = sys.executable,
+    ) -> None:
+        self._lane = _Lane(deadline_s, waiting, python)
+        self._slow_lane = _Lane(deadline_s, _WAITING_SLOW, python)
         self._slow: OrderedDict[str, float] = OrderedDict()
         """Until when, by the loop's time, the rules of a key count as slow."""
         self._begun: set[asyncio.Task[bytes]] = set()

@@ -114,7 +114,7 @@ class Patcher(msgspec.Struct, frozen=True):
             call.user, call.user_agent, call.query, "PatchOptions", annotations=call.annotations
         )
         request.is_large = is_large(call.body, Media.JSON)
-        patch, complaints = await self.worker.run(request, _parse, call.body, media)
+        patch, complaints = await self.worker.run(request, parse_patch, call.body, media)
         if isinstance(patch, list) and len(patch) > MAX_OPERATIONS:
             raise TooLargeError(
                 f"The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, "
@@ -128,7 +128,7 @@ class Patcher(msgspec.Struct, frozen=True):
             whole = {"kind": name, "apiVersion": api_version, **obj}
             new = self._patched(media, type_name, whole, patch)
             # Operations can nest values that earlier ones added, and a large object can grow.
-            if (request.is_large or media == JSON_PATCH) and (excess := _excess(new)):
+            if (request.is_large or media == JSON_PATCH) and (excess := excess_of(new)):
                 raise BadRequestError(f"the patched object cannot be taken: {excess}")
             if not isinstance(new, dict):
                 raise _unfit(shown(new), "json: cannot unmarshal into an object")
@@ -142,7 +142,7 @@ class Patcher(msgspec.Struct, frozen=True):
                 fitted = self.codec.fit_type(type_name, new)
             except DecodeError as error:
                 raise _unfit(shown(new), str(error)) from error
-            _settle(request, [*complaints, *fitted.complaints], lambda: shown(new))
+            settle_complaints(request, [*complaints, *fitted.complaints], lambda: shown(new))
             return fitted.obj
 
         return request, change
@@ -244,7 +244,7 @@ def _is_bookkeeping(body: bytes) -> bool:
     return isinstance(metadata, dict) and metadata.keys() <= _BOOKKEEPING
 
 
-def _excess(obj: Any) -> str:
+def excess_of(obj: Any) -> str:
     """Return the limit that an object exceeds, managed fields aside; empty for none."""
     metadata = obj.get("metadata") if isinstance(obj, dict) else None
     if not isinstance(metadata, dict):
@@ -267,7 +267,7 @@ def _media(call: Call) -> str:
     return media
 
 
-def _parse(body: bytes, media: str) -> tuple[Any, list[str]]:
+def parse_patch(body: bytes, media: str) -> tuple[Any, list[str]]:
     """Return a patch in JSON and a complaint per repeated key. Raises BadRequestError."""
     prefix = "" if media == STRATEGIC_PATCH else "error decoding patch: "
     try:
@@ -285,7 +285,7 @@ def _parse(body: bytes, media: str) -> tuple[Any, list[str]]:
         raise BadRequestError(f"{prefix}{error}") from error
 
 
-def _settle(request: Request, complaints: list[str], shown: Callable[[], str]) -> None:
+def settle_complaints(request: Request, complaints: list[str], shown: Callable[[], str]) -> None:
     """Apply `fieldValidation` to the complaints of decoding the result."""
     if not complaints or request.field_validation == "Ignore":
         return

@@ -36,15 +36,26 @@ _PIECE_BYTES = 64 * 1024
 _SHORT_BYTES = 2048
 # Other requests run after pieces that took as long.
 _TURN_S = 0.001
-# Longest time a client may stop reading, and its minimum average rate for a large reply.
-_PATIENCE_S = 30.0
-_SLOWEST_BYTES_S = 32 * 1024
-# Limits on large replies that clients have not read yet.
-_WAITING_BYTES = 256 * 1024 * 1024
-_WAITING_PER_USER_BYTES = 64 * 1024 * 1024
 GZIP_FROM_BYTES = 128 * 1024
 """Longer bodies are compressed if the client accepts it."""
 _GZIP_LEVEL = 1
+
+
+class ReplyLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """Limits on clients that read slowly.
+
+    `patience_s` is the longest time in which one may read nothing, `slowest_bytes_s` its minimum
+    average rate for a large reply. `waiting_bytes` bounds large replies that are not read yet,
+    `waiting_bytes_per_user` those of one user.
+    """
+
+    patience_s: float = 30.0
+    slowest_bytes_s: float = 32 * 1024
+    waiting_bytes: int = 256 * 1024 * 1024
+    waiting_bytes_per_user: int = 64 * 1024 * 1024
+
+
+LIMITS = ReplyLimits()
 
 
 class LongBody(Protocol):
@@ -173,6 +184,7 @@ class DirectResponse(web.StreamResponse):
         *,
         lines: str = "",
         is_compressed: bool = False,
+        limits: ReplyLimits = LIMITS,
     ) -> None:
         """`lines` are more lines of the head, each with its end."""
         super().__init__(status=reply.status)
@@ -180,6 +192,7 @@ class DirectResponse(web.StreamResponse):
         self._lines = f"Audit-Id: {audit_id}\r\n{lines}"
         self._done = done
         self._is_compressed = is_compressed
+        self._limits = limits
 
     async def prepare(self, request: web.BaseRequest) -> AbstractStreamWriter | None:
         try:
@@ -207,7 +220,7 @@ class DirectResponse(web.StreamResponse):
         body = b"" if request.method == "HEAD" else reply.body
         transport.write(_head(reply, self._lines, is_kept=self._keep_alive) + body)
         if request.protocol.writing_paused:
-            await _drained(request, _PATIENCE_S)
+            await _drained(request, self._limits.patience_s)
 
     async def _send_long(self, request: web.BaseRequest, transport: asyncio.Transport) -> None:
         """Write a long body in pieces, each once the client has read the previous one."""
@@ -224,7 +237,7 @@ class DirectResponse(web.StreamResponse):
         if request.method == "HEAD":
             transport.write(head)
             return
-        pacer = _Pacer(request)
+        pacer = _Pacer(request, self._limits)
         pieces = _compressed(_pieces(reply)) if self._is_compressed else _each(_pieces(reply))
         # Written with the next long piece: the head, the frames of chunks, and short pieces.
         before = head
@@ -247,11 +260,12 @@ class DirectResponse(web.StreamResponse):
 class _Pacer:
     """Writes to a client as fast as it reads, and ends the connection of one that is too slow."""
 
-    def __init__(self, request: web.BaseRequest) -> None:
+    def __init__(self, request: web.BaseRequest, limits: ReplyLimits) -> None:
         self._request = request
+        self._slowest_bytes_s = limits.slowest_bytes_s
         self._loop = asyncio.get_running_loop()
         self._turn_began_s = self._loop.time()
-        self._deadline = self._turn_began_s + _PATIENCE_S
+        self._deadline = self._turn_began_s + limits.patience_s
 
     async def write(self, *parts: bytes | memoryview) -> None:
         """Write parts without a copy; let other requests run. Raises ConnectionResetError."""
@@ -263,7 +277,7 @@ class _Pacer:
             transport.writelines(parts)
         else:
             transport.write(parts[-1])
-        self._deadline += sum(map(len, parts)) / _SLOWEST_BYTES_S
+        self._deadline += sum(map(len, parts)) / self._slowest_bytes_s
         now_s = self._loop.time()
         if request.protocol.writing_paused:
             await _drained(request, self._deadline - now_s)
@@ -322,8 +336,11 @@ async def _drained(request: web.BaseRequest, within_s: float) -> None:
 class Sender:
     """Creates the responses of one server and bounds the bytes buffered for slow clients."""
 
-    def __init__(self, budget: Budget | None = None) -> None:
-        self._budget = budget or Budget(total=_WAITING_BYTES, per_user=_WAITING_PER_USER_BYTES)
+    def __init__(self, limits: ReplyLimits = LIMITS, budget: Budget | None = None) -> None:
+        self._limits = limits
+        self._budget = budget or Budget(
+            total=limits.waiting_bytes, per_user=limits.waiting_bytes_per_user
+        )
 
     def response(
         self,
@@ -341,9 +358,9 @@ class Sender:
         """
         size = len(reply.body) if reply.long is None else reply.long.held_bytes
         if reply.long is None and size <= _PIECE_BYTES:
-            return DirectResponse(reply, audit_id, lines=lines)
+            return DirectResponse(reply, audit_id, lines=lines, limits=self._limits)
         if not self._budget.take(share, size):
-            return DirectResponse(overloaded(), audit_id, lines=lines)
+            return DirectResponse(overloaded(), audit_id, lines=lines, limits=self._limits)
         done = partial(self._budget.give_back, share, size)
         is_compressed = (
             reply.is_compressible
@@ -352,7 +369,9 @@ class Sender:
         )
         if is_compressed:
             reply.headers |= {"Content-Encoding": "gzip", "Vary": "Accept-Encoding"}
-        return DirectResponse(reply, audit_id, done, lines=lines, is_compressed=is_compressed)
+        return DirectResponse(
+            reply, audit_id, done, lines=lines, is_compressed=is_compressed, limits=self._limits
+        )
 
 
 def overloaded() -> Reply:

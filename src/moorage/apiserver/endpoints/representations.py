@@ -69,23 +69,28 @@ async def protobuf_list(
     kind: str,
     list_meta: bytes,
     held_bytes: int,
+    kept_bytes: int = _KEPT_BYTES,
+    turn_s: float = _TURN_S,
 ) -> ProtobufList:
-    """Encode the items of a list. `list_meta` is the message of its metadata."""
+    """Encode the items of a list. `list_meta` is the message of its metadata.
+
+    Keeps messages of `kept_bytes` at most; other tasks run after each `turn_s`.
+    """
     encoded: list[bytes | None] = []
     meta = delimited(1, list_meta)
     length, kept = len(meta), 0
     loop = asyncio.get_running_loop()
-    turn_ends = loop.time() + _TURN_S
+    turn_ends = loop.time() + turn_s
     for item in items:
         message = encode(item)
         size = len(message)
         length += 1 + _varint_bytes(size) + size
-        is_kept = kept + size <= _KEPT_BYTES
+        is_kept = kept + size <= kept_bytes
         kept += size if is_kept else 0
         encoded.append(message if is_kept else None)
         if loop.time() > turn_ends:
             await asyncio.sleep(0)
-            turn_ends = loop.time() + _TURN_S
+            turn_ends = loop.time() + turn_s
     head = enveloped_head(api_version, kind, length) + meta
     return ProtobufList(head, items, encode, encoded, length, held_bytes)
 

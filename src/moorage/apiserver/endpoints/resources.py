@@ -105,7 +105,7 @@ class Resources(msgspec.Struct, frozen=True):
             call.user, call.user_agent, call.query, "UpdateOptions", annotations=call.annotations
         )
         obj = await self.decoder.decode(call, request)
-        _check_name(obj, call.target.name)
+        check_name(obj, call.target.name)
         body = msgspec.json.encode(obj)
 
         def make_new(_: Obj | None) -> Obj:
@@ -140,7 +140,7 @@ class Resources(msgspec.Struct, frozen=True):
         deleted = await self.objects.delete(request, *call.place, options)
         if deleted.is_gone and not call.kind.strategy.returns_deleted:
             return formed(
-                _success(call, deleted.item), Representation(form.media), type_name=STATUS
+                deletion_status(call, deleted.item), Representation(form.media), type_name=STATUS
             )
         item = deleted.item
         if call.kind.view is not None and form.as_ != PARTIAL:
@@ -149,7 +149,9 @@ class Resources(msgspec.Struct, frozen=True):
             except ConversionError as error:
                 # It is deleted all the same; to say otherwise would stop what waits for it.
                 request.warn(error.message)
-                reply = formed(_success(call, item), Representation(form.media), type_name=STATUS)
+                reply = formed(
+                    deletion_status(call, item), Representation(form.media), type_name=STATUS
+                )
                 reply.warnings = request.warnings
                 return reply
         return await self._written(call, request, item, 200)
@@ -215,7 +217,8 @@ class Resources(msgspec.Struct, frozen=True):
         return await self.worker.run(request, formed, body, form, status)
 
 
-def _check_name(obj: Obj, name: str) -> None:
+def check_name(obj: Obj, name: str) -> None:
+    """Raise BadRequestError for an object with another name than the URL."""
     given = obj["metadata"].get("name", "")
     if not given:
         raise BadRequestError(
@@ -228,7 +231,8 @@ def _check_name(obj: Obj, name: str) -> None:
         )
 
 
-def _success(call: Call, item: Stored) -> bytes:
+def deletion_status(call: Call, item: Stored) -> bytes:
+    """Return the Status of a deletion, as JSON."""
     details = {
         "name": item.name,
         "group": call.kind.group,

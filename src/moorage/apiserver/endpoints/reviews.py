@@ -71,12 +71,12 @@ class Reviews(msgspec.Struct, frozen=True):
 
     def _subject_access(self, call: Call, review: Obj) -> Obj:
         del call
-        _raise_invalid(_subject_errors(review["spec"]))
-        return self._decision(_subject(review["spec"]), review["spec"])
+        _raise_invalid(subject_errors(review["spec"]))
+        return self._decision(subject_of(review["spec"]), review["spec"])
 
     def _local_access(self, call: Call, review: Obj) -> Obj:
         spec = review["spec"]
-        errors = _subject_errors(spec)
+        errors = subject_errors(spec)
         if "resourceAttributes" in spec:
             namespace = spec["resourceAttributes"].get("namespace", "")
             if namespace != call.namespace:
@@ -96,10 +96,10 @@ class Reviews(msgspec.Struct, frozen=True):
                 )
             )
         _raise_invalid(errors)
-        return self._decision(_subject(spec), spec)
+        return self._decision(subject_of(spec), spec)
 
     def _self_access(self, call: Call, review: Obj) -> Obj:
-        _raise_invalid(_attribute_errors(review["spec"]))
+        _raise_invalid(attribute_errors(review["spec"]))
         return self._decision(call.user, review["spec"])
 
     def _decision(self, user: User, spec: Obj) -> Obj:
@@ -147,7 +147,8 @@ def action_of(spec: Obj) -> Action:
     )
 
 
-def _subject(spec: Obj) -> User:
+def subject_of(spec: Obj) -> User:
+    """Return the user that a SubjectAccessReview asks about."""
     return User(
         name=spec.get("user", ""),
         uid=spec.get("uid", ""),
@@ -156,7 +157,8 @@ def _subject(spec: Obj) -> User:
     )
 
 
-def _subject_errors(spec: Obj) -> list[FieldError]:
+def subject_errors(spec: Obj) -> list[FieldError]:
+    """Return what is wrong with the specification of a SubjectAccessReview."""
     errors = _choice_errors(spec)
     if not spec.get("user") and not spec.get("groups"):
         why = "at least one of user or group must be specified"
@@ -164,7 +166,8 @@ def _subject_errors(spec: Obj) -> list[FieldError]:
     return errors + selector_errors(spec.get("resourceAttributes", {}))
 
 
-def _attribute_errors(spec: Obj) -> list[FieldError]:
+def attribute_errors(spec: Obj) -> list[FieldError]:
+    """Return what is wrong with the attributes that a review asks about."""
     return _choice_errors(spec) + selector_errors(spec.get("resourceAttributes", {}))
 
 

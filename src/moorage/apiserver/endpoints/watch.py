@@ -54,15 +54,20 @@ from moorage.apiserver.registry.watching import Watch, WatchOptions, close_watch
 from moorage.apiserver.storage import WatchCache, WatcherOverflowError
 from moorage.wire.streaming.upgrade import WEBSOCKET, upgrade_of
 
-_BOOKMARK_S = 60.0
 _LAST_BOOKMARK_S = 2.0
 _DEFAULT_TIMEOUT_S = (1800, 3600)
 _LONGEST_S = 24 * 3600
 _WRITE_BYTES = 64 * 1024
-_OVERFLOW_GRACE_S = 10.0
 _MOST_FORMS = 64
 """Limit on the versions and forms whose last frame is kept."""
 _INITIAL_EVENTS_END = {"k8s.io/initial-events-end": "true"}
+
+
+class WatchTimes(msgspec.Struct, frozen=True, kw_only=True):
+    """Time between bookmarks, and how long a client that reads too slowly keeps its connection."""
+
+    bookmark_s: float = 60.0
+    overflow_grace_s: float = 10.0
 
 
 class EventSink(Protocol):
@@ -85,19 +90,25 @@ class WatchStreams:
     """Serves watches from one cache."""
 
     def __init__(
-        self, cache: WatchCache[Stored], codec: Codec, clock: Clock, identity: str
+        self,
+        cache: WatchCache[Stored],
+        codec: Codec,
+        clock: Clock,
+        identity: str,
+        times: WatchTimes,
     ) -> None:
         self._cache = cache
         self._identity = identity
         self._codec = codec
         self._clock = clock
+        self._bookmark_s, self._overflow_grace_s = times.bookmark_s, times.overflow_grace_s
         self._frames = _FrameMaker(codec)
-        self._chunks = _Chunks()
+        self._chunks = Chunks()
 
     async def serve(self, call: Call) -> web.StreamResponse:
         """Serve a watch until it ends. Raises StatusError when it is refused before it starts."""
         form = call.stream_form()
-        options = _options(call)
+        options = options_of(call)
         asked_s = int_option(call.query, "timeoutSeconds")
         timeout_s = min(max(asked_s, 0), _LONGEST_S) or random.randint(*_DEFAULT_TIMEOUT_S)
         deadline = self._clock.monotonic() + timeout_s
@@ -107,7 +118,7 @@ class WatchStreams:
         except (ExpiredError, ServerTimeoutError) as error:
             # Clients expect 200 and the error as an event in the stream.
             return await self._refuse(call, form, error)
-        ending = _Ending(call.http.transport)
+        ending = _Ending(call.http.transport, self._overflow_grace_s)
         watch.watcher.on_overflow = ending.begin
         response, sink = self._sink(call, form)
         try:
@@ -128,12 +139,12 @@ class WatchStreams:
             socket = WatchSocket(call.http, is_text=form.media is Media.JSON)
             socket.response.headers.update(call.headers or {})
             return socket.response, socket
-        response = _response(call, form)
+        response = response_of(call, form)
         response.headers[STORE_HEADER] = self._identity
-        return response, _Body(response, call.http, self._chunks)
+        return response, Body(response, call.http, self._chunks)
 
     def _feed(self, call: Call, form: Representation, options: WatchOptions) -> Feed[Any]:
-        frame = self._frame_of(call, form)
+        frame = self.frame_of(call, form)
         view = call.kind.view
         # Kinds are compared by identity: a definition that changes makes another one.
         same = None if form.as_ == TABLE else (id(call.kind), call.served.api_version, form)
@@ -170,14 +181,14 @@ class WatchStreams:
         async for frames in feed.initial(watch):
             await sink.write(frames)
         if watch.ends_initial_events:
-            end = self._bookmark(call, form, watch.revision, is_end_of_initial=True)
+            end = self.bookmark(call, form, watch.revision, is_end_of_initial=True)
             await sink.write((end,))
         watcher = watch.watcher
-        if isinstance(sink, _Body) and feed.queues_frames:
+        if isinstance(sink, Body) and feed.queues_frames:
             watcher.send_by(sink, _WRITE_BYTES)
         now = self._clock.monotonic()
         last_bookmark = deadline - _LAST_BOOKMARK_S
-        next_bookmark = min(now + _BOOKMARK_S, last_bookmark)
+        next_bookmark = min(now + self._bookmark_s, last_bookmark)
         while now < deadline:
             is_due = now >= next_bookmark
             # All queued events precede a bookmark, regardless of their size.
@@ -191,9 +202,9 @@ class WatchStreams:
                 return
             if is_due:
                 if feed.options.allows_bookmarks:
-                    await sink.write((self._bookmark(call, form, revision),))
+                    await sink.write((self.bookmark(call, form, revision),))
                 is_last = now >= last_bookmark
-                next_bookmark = math.inf if is_last else min(now + _BOOKMARK_S, last_bookmark)
+                next_bookmark = math.inf if is_last else min(now + self._bookmark_s, last_bookmark)
             now = self._clock.monotonic()
 
     async def _refuse(
@@ -205,7 +216,8 @@ class WatchStreams:
         await sink.close()
         return response
 
-    def _frame_of(self, call: Call, form: Representation) -> Frame:
+    def frame_of(self, call: Call, form: Representation) -> Frame:
+        """Return the function that makes the frames of a watch."""
         if form.as_ == TABLE:
             return self._table_frames(call, form)
         return self._frames.maker(call.kind, call.served, form)
@@ -231,9 +243,10 @@ class WatchStreams:
 
         return frame
 
-    def _bookmark(
+    def bookmark(
         self, call: Call, form: Representation, revision: int, *, is_end_of_initial: bool = False
     ) -> bytes:
+        """Return a bookmark's frame."""
         metadata: dict[str, object] = {"resourceVersion": str(revision)}
         if is_end_of_initial:
             metadata["annotations"] = _INITIAL_EVENTS_END
@@ -255,11 +268,11 @@ class WatchStreams:
         return _framed(type_, msgspec.json.encode(document))
 
 
-class _Body:
+class Body:
     """Sends frames in the response body, past the HTTP library, which would copy them twice."""
 
     def __init__(
-        self, response: web.StreamResponse, request: web.BaseRequest, chunks: _Chunks
+        self, response: web.StreamResponse, request: web.BaseRequest, chunks: Chunks
     ) -> None:
         self._response = response
         self._request = request
@@ -318,7 +331,7 @@ class _Body:
         await self._response.write_eof()
 
 
-class _Chunks:
+class Chunks:
     """Makes the chunks of bodies. Keeps the last one: the next watcher sends the same frames."""
 
     def __init__(self) -> None:
@@ -339,14 +352,15 @@ def _chunk(piece: bytes | memoryview) -> bytes:
 class _Ending:
     """Aborts the connection of a watch whose client is too slow, if it does not end in time."""
 
-    def __init__(self, transport: asyncio.Transport | None) -> None:
+    def __init__(self, transport: asyncio.Transport | None, grace_s: float) -> None:
+        self._grace_s = grace_s
         self._transport = transport
         self._handle: asyncio.TimerHandle | None = None
 
     def begin(self) -> None:
         if self._transport is not None:
             loop = asyncio.get_running_loop()
-            self._handle = loop.call_later(_OVERFLOW_GRACE_S, self._transport.abort)
+            self._handle = loop.call_later(self._grace_s, self._transport.abort)
 
     def cancel(self) -> None:
         # Keep-alive: the connection may serve other requests after this one.
@@ -423,7 +437,8 @@ def _framed_message(type_: str, enveloped_object: bytes) -> bytes:
     return len(event).to_bytes(4, "big") + event
 
 
-def _options(call: Call) -> WatchOptions:
+def options_of(call: Call) -> WatchOptions:
+    """Return what a request selects. Raises BadRequestError."""
     query = call.query
     field_selector = query.get("fieldSelector", "")
     if call.target.name:
@@ -442,7 +457,8 @@ def _options(call: Call) -> WatchOptions:
     )
 
 
-def _response(call: Call, form: Representation) -> web.StreamResponse:
+def response_of(call: Call, form: Representation) -> web.StreamResponse:
+    """Return a response with the head of a watch."""
     is_json = form.media is Media.JSON
     response = web.StreamResponse(
         headers={

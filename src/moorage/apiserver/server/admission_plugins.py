@@ -109,11 +109,17 @@ class AdmissionPlugins(msgspec.Struct, frozen=True, kw_only=True):
     has_runtime_classes: bool = True
     missing_network: frozenset[str] = NOTHING
     options: AdmissionOptions = AdmissionOptions()
+    webhooks_s: float
+    """Time for all webhooks of a request."""
 
     def chain(self) -> AdmissionChain:
         """Return the plugins as a chain, whose sources follow the store from now on."""
         dispatch = Dispatch(
-            self.webhooks, self.evaluator, self.readers.find_namespace, self.authorizer.decide
+            self.webhooks,
+            self.evaluator,
+            self.readers.find_namespace,
+            self.authorizer.decide,
+            self.webhooks_s,
         )
         plugins = (*self._mutating(dispatch), *self._checking(), *self._validating(dispatch))
         disabled = self.options.disabled
@@ -139,6 +145,7 @@ class AdmissionPlugins(msgspec.Struct, frozen=True, kw_only=True):
                 readers.stored_pods,
                 self.clock,
                 self.options.pod_security,
+                self.options.pod_limits,
             ),
             PriorityAdmission(readers.priorities.get, readers.priorities.all),
             DefaultTolerationSeconds(),

@@ -56,7 +56,7 @@ from moorage.apiserver.endpoints.patching import Patcher
 from moorage.apiserver.endpoints.proxy import Proxy
 from moorage.apiserver.endpoints.proxy.backends import service_authority
 from moorage.apiserver.endpoints.readers import Readers, bindable_kinds
-from moorage.apiserver.endpoints.replies import Reply
+from moorage.apiserver.endpoints.replies import Reply, ReplyLimits
 from moorage.apiserver.endpoints.resource_metrics import ResourceMetrics
 from moorage.apiserver.endpoints.resources import Resources
 from moorage.apiserver.endpoints.reviews import Reviews
@@ -67,7 +67,7 @@ from moorage.apiserver.endpoints.subresources import (
     ScaleSubresource,
     TokenSubresource,
 )
-from moorage.apiserver.endpoints.watch import WatchStreams
+from moorage.apiserver.endpoints.watch import WatchStreams, WatchTimes
 from moorage.apiserver.flow_control import (
     SEATS,
     FlowControl,
@@ -116,7 +116,7 @@ from moorage.apiserver.server.own_endpoints import (
 from moorage.apiserver.server.pki import load_signing_key
 from moorage.apiserver.server.quick_reads import QuickReads
 from moorage.apiserver.server.quota_status import write_class_quota_used, write_quota_used
-from moorage.apiserver.server.request_deadlines import RequestLimits
+from moorage.apiserver.server.request_deadlines import CallLimits, RequestLimits
 from moorage.apiserver.server.served_requests import ServedRequests
 from moorage.apiserver.server.token_uses import TokenUses
 from moorage.apiserver.server.web_page import WebPage
@@ -126,8 +126,6 @@ from moorage.wire.webhooks import WebhookClient
 
 RUNTIME_CLASS_GATE = "RuntimeClass"
 _NODE_NAME_FIELD = 0
-_CONVERSION_S = 30.0
-"""How long a conversion webhook may take."""
 _RBAC_TABLES = tuple(
     f"{kind.table}/" for kind in (ROLE, ROLE_BINDING, CLUSTER_ROLE, CLUSTER_ROLE_BINDING)
 )
@@ -163,6 +161,11 @@ class ApiOptions(msgspec.Struct, frozen=True, kw_only=True):
     seats: int = SEATS
     bodies: BodyLimits = msgspec.field(default_factory=BodyLimits)
     request_limits: RequestLimits = msgspec.field(default_factory=RequestLimits)
+    call_limits: CallLimits = CallLimits()
+    reply_limits: ReplyLimits = ReplyLimits()
+    watch_times: WatchTimes = WatchTimes()
+    find_service: Callable[[Readers, str, str, int], str] = service_authority
+    """Returns host and port of a service's port for webhooks and extension servers."""
 
     def is_enabled(self, gate: str) -> bool:
         """Return whether a feature gate is on; all are by default."""
@@ -261,8 +264,9 @@ def assemble(store: Store, options: ApiOptions, clock: Clock) -> Api:
     async def write_class_used(quota: RuntimeClassQuota, used: dict[str, str]) -> None:
         await write_class_quota_used(objects, class_quotas.kind, quota, used)
 
-    resolve = partial(service_authority, readers)
-    webhooks = WebhookClient(resolve)
+    calls = options.call_limits
+    resolve = partial(options.find_service, readers)
+    webhooks = WebhookClient(resolve, most_bytes=calls.answer_bytes)
     backends = Backends(options.front_proxy, resolve)
     extensions = Extensions(cache, resource_map)
     extension_documents = ExtensionDocuments(backends)
@@ -288,6 +292,7 @@ def assemble(store: Store, options: ApiOptions, clock: Clock) -> Api:
         has_runtime_classes=options.is_enabled(RUNTIME_CLASS_GATE),
         missing_network=options.missing_network,
         options=options.admission,
+        webhooks_s=calls.webhooks_s,
     ).chain()
     objects = Objects(
         store=store,
@@ -337,7 +342,7 @@ def assemble(store: Store, options: ApiOptions, clock: Clock) -> Api:
                 codec, decoder, worker, objects, Lister(store, cache, factory), patcher
             )
         ),
-        watches=WatchStreams(cache, codec, clock, store.identity),
+        watches=WatchStreams(cache, codec, clock, store.identity, options.watch_times),
         unstored=_unstored(
             Reviews(decoder, authenticator, authorizer, resolver, clock),
             resource_metrics,
@@ -377,8 +382,11 @@ def assemble(store: Store, options: ApiOptions, clock: Clock) -> Api:
         flow_control=flow_control,
         bodies=options.bodies,
         limits=options.request_limits,
+        replies=options.reply_limits,
         elsewhere=_elsewhere(
-            extensions, ExtensionProxy(backends), WebPage(resource_map, cache, authorizer)
+            extensions,
+            ExtensionProxy(backends, answer_s=calls.extension_s),
+            WebPage(resource_map, cache, authorizer),
         ),
     )
     aggregation = Aggregation(
@@ -402,7 +410,8 @@ def assemble(store: Store, options: ApiOptions, clock: Clock) -> Api:
         codec=codec,
         ownership=ownership,
         clock=clock,
-        post=partial(webhooks.post, timeout_s=_CONVERSION_S, announces_timeout=False),
+        post=partial(webhooks.post, timeout_s=calls.conversion_s, announces_timeout=False),
+        calls=calls,
     )
     store.listen(custom.on_changes)
     return Api(

@@ -41,6 +41,7 @@ from moorage.apiserver.registry.ownership import Ownership
 from moorage.apiserver.registry.request import SYSTEM_MASTERS, Request, User
 from moorage.apiserver.registry.resource_map import ResourceMap
 from moorage.apiserver.registry.stored import Stored
+from moorage.apiserver.server.request_deadlines import CallLimits
 from moorage.apiserver.storage import Change, WatchCache
 
 _USER = User(name="system:apiserver", groups=(SYSTEM_MASTERS,))
@@ -76,8 +77,10 @@ class CustomResources:
         ownership: Ownership,
         clock: Clock,
         post: Post,
+        calls: CallLimits,
     ) -> None:
         """`post` calls conversion webhooks."""
+        self._calls = calls
         self._resource_map = resource_map
         self._objects = objects
         self._cache = cache
@@ -91,7 +94,11 @@ class CustomResources:
 
     def load(self) -> None:
         """Serve the definitions that are established, and look at all of them again in `run`."""
-        self._conversions = Conversions(asyncio.get_running_loop())
+        self._conversions = Conversions(
+            asyncio.get_running_loop(),
+            see_s=self._calls.conversions_s,
+            batch=self._calls.conversion_batch,
+        )
         for item in self._cache.scan(_PREFIX):
             definition = item.obj
             if is_established(definition):

@@ -35,6 +35,7 @@ from moorage.apiserver.endpoints.call import Call, share_of
 from moorage.apiserver.endpoints.negotiation import error_form
 from moorage.apiserver.endpoints.replies import (
     Reply,
+    ReplyLimits,
     Sender,
     as_message,
     error_reply,
@@ -134,6 +135,7 @@ class Handler:
         flow_control: FlowControl,
         bodies: BodyLimits,
         limits: RequestLimits,
+        replies: ReplyLimits,
         to_protobuf: Callable[[str, Obj], bytes],
         requests: ServedRequests,
         quick_reads: QuickReads,
@@ -156,7 +158,7 @@ class Handler:
         self._bodies = Bodies(bodies)
         self._limits = limits
         self._deadlines = RequestDeadlines(limits)
-        self._sender = Sender()
+        self._sender = Sender(replies)
         self._heads = RequestHeads()
         self._audit_ids = AuditIds()
         self._verbs: dict[str, Answer] = {
@@ -201,7 +203,7 @@ class Handler:
             # Decoders refuse nearly all of these; the rest is still a client error, not an
             # internal one.
             log.info("unreadable request", request=audit_id, method=http.method, error=str(error))
-            status = BadRequestError(f"the request cannot be read: {_text(error)}")
+            status = BadRequestError(f"the request cannot be read: {error_text(error)}")
             answer = error_reply(status)
         except web.HTTPException as error:
             # The HTTP library refused the websocket handshake.
@@ -399,7 +401,7 @@ class Handler:
             if answer is None or not (verb in subresource.verbs or is_passed_on):
                 raise MethodNotAllowedError
             return answer
-        if verb not in kind.verbs or not _fits_path(call):
+        if verb not in kind.verbs or not fits_path(call):
             raise MethodNotAllowedError
         if not kind.is_stored:
             return self._unstored[kind.resource][verb]
@@ -438,7 +440,8 @@ def _is_pretty(http: web.BaseRequest, head: RequestHead) -> bool:
     return text in _TRUE
 
 
-def _text(error: Exception) -> str:
+def error_text(error: Exception) -> str:
+    """Return the message of an error that nothing expects."""
     if isinstance(error, RecursionError):
         return "it is nested too deeply"
     if isinstance(error, OverflowError):
@@ -446,7 +449,7 @@ def _text(error: Exception) -> str:
     return "it holds text that is not UTF-8"
 
 
-def _fits_path(call: Call) -> bool:
+def fits_path(call: Call) -> bool:
     """Return whether the method is defined on this collection or object."""
     kind, target = call.kind, call.target
     if call.verb == "create":
@@ -456,7 +459,7 @@ def _fits_path(call: Call) -> bool:
     return not (target.name and kind.is_namespaced and not target.namespace)
 
 
-def _field_selector(text: str) -> FieldSelector:
+def authorized_selector(text: str) -> FieldSelector:
     """Return the selector for authorizers: one that does not parse selects everything."""
     try:
         return fields.parse(text) if text else fields.EVERYTHING
@@ -479,12 +482,12 @@ def _routed(http: web.BaseRequest) -> _Routed:
         return route.target, route.verb, route.action, _EVERYTHING
     target = parse_path(http.path)
     verb = verb_of(http.method, target, http.query)
-    selector = _field_selector(http.query.get("fieldSelector", ""))
+    selector = authorized_selector(http.query.get("fieldSelector", ""))
     label_selector = _label_selector(http.query.get("labelSelector", ""))
-    return target, verb, _action(verb, target, selector), (selector, label_selector)
+    return target, verb, authorized_action(verb, target, selector), (selector, label_selector)
 
 
-def _action(verb: str, target: Target, selector: FieldSelector) -> Action:
+def authorized_action(verb: str, target: Target, selector: FieldSelector) -> Action:
     """Return the action to authorize."""
     name = ""
     if verb in ("list", "watch"):

@@ -51,8 +51,14 @@ class RequestHead(msgspec.Struct, frozen=True):
 class RequestHeads:
     """Parses heads and keeps the last ones."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int = _KEPT) -> None:
+        self._most = most
         self._kept: dict[_RawHead, RequestHead] = {}
+
+    @property
+    def kept(self) -> int:
+        """Return how many are kept."""
+        return len(self._kept)
 
     def of(self, http: web.BaseRequest) -> RequestHead:
         """Return a request's parsed headers.
@@ -71,7 +77,7 @@ class RequestHeads:
                 is_impersonating=has_impersonation(http.headers),
             )
             if sum([len(name) + len(value) for name, value in raw]) <= _LONGEST_BYTES:
-                if len(self._kept) >= _KEPT:
+                if len(self._kept) >= self._most:
                     self._kept.clear()
                 self._kept[raw] = head
         return head

@@ -19,7 +19,11 @@ from aiohttp import web
 
 from moorage.api.durations import parse_duration
 from moorage.api.errors import BadRequestError, ServerTimeoutError
+from moorage.apiserver.admission.webhooks.dispatch import DEADLINE_S
+from moorage.apiserver.aggregation.backend import ANSWER_S
 from moorage.apiserver.endpoints.replies import TEXT, Reply
+from moorage.apiserver.registry.custom.versions import BATCH_OBJECTS, SEE_S
+from moorage.wire.webhooks import MAX_ANSWER_BYTES
 
 _PARAMETER: Final = "timeout"
 _SWEEP_S: Final = 1.0
@@ -45,6 +49,22 @@ class RequestLimits(msgspec.Struct, frozen=True, kw_only=True):
             return self.request_s
         seconds = _parsed(http.query.get(_PARAMETER, ""))
         return seconds if 0 < seconds < self.request_s else self.request_s
+
+
+class CallLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """Limits on what the server asks of webhooks and extension servers for a request.
+
+    `webhooks_s` is for all admission webhooks of a request, `conversion_s` for one conversion,
+    `conversions_s` for those of a request, `conversion_batch` objects at a time; `extension_s` is
+    the time until an extension server's answer begins, `answer_bytes` the size of a webhook's.
+    """
+
+    webhooks_s: float = DEADLINE_S
+    conversion_s: float = 30.0
+    conversions_s: float = SEE_S
+    conversion_batch: int = BATCH_OBJECTS
+    extension_s: float = ANSWER_S
+    answer_bytes: int = MAX_ANSWER_BYTES
 
 
 class RequestDeadline:

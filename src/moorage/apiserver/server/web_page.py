@@ -64,7 +64,7 @@ class WebPage:
             # Relative, for those who come through a proxy.
             return Reply(b"", 301, TEXT, {"Location": f"{ROOT.removeprefix('/')}/"})
         async with self._slots:
-            page = await self._site.page(path, _OwnReader(self, user))
+            page = await self._site.page(path, OwnReader(self, user))
         return Reply(page.body, 200, page.content_type, dict(page.headers), is_compressible=True)
 
     @cached_property
@@ -102,7 +102,7 @@ class WebPage:
         return self._cache.get(kind.key(namespace, name))
 
 
-class _OwnReader:
+class OwnReader:
     """Reads the server's own copy on behalf of a user."""
 
     def __init__(self, page: WebPage, user: User) -> None:

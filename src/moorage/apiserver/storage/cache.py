@@ -88,6 +88,7 @@ class _Table(Generic[I]):
         "damaged",
         "events",
         "keys",
+        "most_events",
         "scans",
         "shared",
         "sizes",
@@ -96,7 +97,8 @@ class _Table(Generic[I]):
         "window",
     )
 
-    def __init__(self, started: int) -> None:
+    def __init__(self, started: int, most_events: int) -> None:
+        self.most_events = most_events
         self.keys: list[str] = []
         self.scans: dict[str, Sequence[I]] = {}
         """The items under prefixes that were scanned since the last change."""
@@ -120,7 +122,7 @@ class _Table(Generic[I]):
         self.events.append(event)
         self.sizes.append(size)
         self.window += size
-        if len(self.events) > WINDOW_EVENTS:
+        if len(self.events) > self.most_events:
             size -= self.forget_oldest()
         return size
 
@@ -133,7 +135,10 @@ class _Table(Generic[I]):
 
 
 class WatchCache(Generic[I]):
-    """The present items of a store. `make` builds one from a change's key, revision and value."""
+    """The present items of a store. `make` builds one from a change's key, revision and value.
+
+    A table's window has `window_events` at most, all windows together `window_limit_bytes`.
+    """
 
     def __init__(
         self,
@@ -141,10 +146,14 @@ class WatchCache(Generic[I]):
         make: Callable[[str, int, bytes], I],
         *,
         budget: QueueBudget | None = None,
+        window_events: int = WINDOW_EVENTS,
+        window_limit_bytes: int = WINDOW_BYTES,
     ) -> None:
         self._store = store
         self._make = make
         self._budget = budget or QueueBudget()
+        self._window_events = window_events
+        self._window_limit_bytes = window_limit_bytes
         self._items: dict[str, I] = {}
         self._tables: dict[str, _Table[I]] = {}
         self._window = 0
@@ -315,7 +324,7 @@ class WatchCache(Generic[I]):
         table = self._tables.get(name)
         if table is None:
             # The table has had no events since the cache was loaded.
-            table = self._tables[name] = _Table(self._floor)
+            table = self._tables[name] = _Table(self._floor, self._window_events)
         return table
 
     def _on_changes(self, changes: list[Change]) -> None:
@@ -346,7 +355,7 @@ class WatchCache(Generic[I]):
                 insort(table.keys, key)
         event = CacheEvent(kind, change.revision, item, before)
         self._window += table.record(event)
-        while self._window > WINDOW_BYTES:
+        while self._window > self._window_limit_bytes:
             longest = max(self._tables.values(), key=lambda table: table.window)
             self._window -= longest.forget_oldest()
         for watcher, prefix in table.watchers.items():

@@ -119,11 +119,24 @@ def connect_to_read(path: Path) -> sqlite3.Connection:
     return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
 
 
-def load(connection: sqlite3.Connection, path: Path, floor: int) -> Loaded:
+class ReplayLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """Limits on the latest changes that a watch cache replays."""
+
+    changes: int = REPLAYED_CHANGES
+    bytes: int = REPLAYED_BYTES
+
+
+def load(
+    connection: sqlite3.Connection,
+    path: Path,
+    floor: int,
+    replayed: ReplayLimits = ReplayLimits(),  # noqa: B008 - it does not change
+    upgrade_step: int = _UPGRADE_STEP,
+) -> Loaded:
     """Create or upgrade the tables, verify every row and return the contents.
 
-    `floor`: revisions up to it count as used and compacted. Raises StoreBrokenError,
-    sqlite3.Error.
+    `floor`: revisions up to it count as used and compacted. A file of an earlier format is
+    upgraded by `upgrade_step` rows at a time. Raises StoreBrokenError, sqlite3.Error.
     """
     if not _names(connection) >= {*_READ_TABLES, "reserve"}:
         connection.executescript(f"BEGIN IMMEDIATE; {_TABLES} COMMIT;")
@@ -133,7 +146,7 @@ def load(connection: sqlite3.Connection, path: Path, floor: int) -> Loaded:
         raise StoreBrokenError(
             f"{path} has format {format_version}; this version reads format {FORMAT}"
         )
-    _upgrade(connection, facts)
+    _upgrade(connection, facts, upgrade_step)
     facts = _facts(connection)
     compacted = facts.get("compacted", 0)
     forgotten = facts.get("forgotten", compacted)
@@ -143,7 +156,7 @@ def load(connection: sqlite3.Connection, path: Path, floor: int) -> Loaded:
             connection.execute(_SET_FACT, ("compacted", floor))
         compacted = floor
     loaded = Loaded(facts["identity"], compacted, compacted, forgotten)
-    _scan(connection, path, loaded)
+    _scan(connection, path, loaded, replayed)
     return loaded
 
 
@@ -362,7 +375,7 @@ def _facts(connection: sqlite3.Connection) -> dict[str, Any]:
     return dict(connection.execute("SELECT name, value FROM facts").fetchall())
 
 
-def _upgrade(connection: sqlite3.Connection, facts: dict[str, Any]) -> None:
+def _upgrade(connection: sqlite3.Connection, facts: dict[str, Any], step: int) -> None:
     """Upgrade the tables to the present format; resumes after an interruption."""
     if facts.get("format") != FORMAT or "identity" not in facts:
         columns = {row[1] for row in connection.execute("PRAGMA table_info(log)")}
@@ -377,7 +390,7 @@ def _upgrade(connection: sqlite3.Connection, facts: dict[str, Any]) -> None:
         return
     # From here on a row without checksum is damaged.
     last = 0
-    while rows := connection.execute(_UNSUMMED, (last, _UPGRADE_STEP)).fetchall():
+    while rows := connection.execute(_UNSUMMED, (last, step)).fetchall():
         with transaction(connection):
             connection.executemany(
                 "UPDATE log SET checksum = ? WHERE revision = ?",
@@ -389,17 +402,19 @@ def _upgrade(connection: sqlite3.Connection, facts: dict[str, Any]) -> None:
         connection.execute(_SET_FACT, ("checksums", 1))
 
 
-def _scan(connection: sqlite3.Connection, path: Path, loaded: Loaded) -> None:
+def _scan(
+    connection: sqlite3.Connection, path: Path, loaded: Loaded, replayed: ReplayLimits
+) -> None:
     heads = loaded.heads
     recent: deque[tuple[int, int]] = deque()
     recent_bytes = 0
     try:
         for revision, row in verify(connection):
             loaded.last = max(loaded.last, revision)
-            size = len(row[4]) if row is not None else REPLAYED_BYTES + 1
+            size = len(row[4]) if row is not None else replayed.bytes + 1
             recent.append((revision, size))
             recent_bytes += size
-            while recent_bytes > REPLAYED_BYTES or len(recent) > REPLAYED_CHANGES:
+            while recent_bytes > replayed.bytes or len(recent) > replayed.changes:
                 loaded.replay_floor, size = recent.popleft()
                 recent_bytes -= size
             if row is None:

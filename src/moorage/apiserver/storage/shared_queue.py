@@ -125,7 +125,16 @@ class Reader(Queue, Protocol):
 class SharedQueue(Generic[E_contra, W]):
     """The frames that all readers of one kind get. `select` maps an event to its frame, or None."""
 
-    def __init__(self, select: Callable[[E_contra], W | None], budget: QueueBudget) -> None:
+    def __init__(
+        self,
+        select: Callable[[E_contra], W | None],
+        budget: QueueBudget,
+        monotonic: Callable[[], float] = time.monotonic,
+        call_later: Callable[[float, Callable[[], None]], object] | None = None,
+    ) -> None:
+        """`call_later` is the running loop's by default."""
+        self._monotonic = monotonic
+        self._call_later = call_later
         self._select = select
         self._budget = budget
         self._frames: list[QueuedFrame] = []
@@ -226,24 +235,24 @@ class SharedQueue(Generic[E_contra, W]):
 
     def _plan_flush(self) -> None:
         self._is_flush_due = True
-        pause_s = self._next_flush_s - time.monotonic()
+        pause_s = self._next_flush_s - self._monotonic()
         loop = asyncio.get_running_loop()
         if pause_s > 0:
-            loop.call_later(pause_s, self._flush)
+            (self._call_later or loop.call_later)(pause_s, self._flush)
         else:
             # The changes of one commit are pushed first.
             loop.call_soon(self._flush)
 
     def _flush(self) -> None:
         self._is_flush_due = False
-        began_s = time.monotonic()
+        began_s = self._monotonic()
         for place in self._places:
             place.reader.read()
         # Called after the tasks of readers that were woken, which have had their turn by then.
         asyncio.get_running_loop().call_soon(self._flushed, began_s)
 
     def _flushed(self, began_s: float) -> None:
-        now_s = time.monotonic()
+        now_s = self._monotonic()
         pause_s = min(_PAUSE_RATIO * (now_s - began_s), _LONGEST_PAUSE_S)
         self._next_flush_s = now_s + pause_s
 

@@ -278,7 +278,7 @@ class SqliteStore:
             ) from error
 
     def _writer(self, connection: sqlite3.Connection) -> None:
-        while (batch := _take(self._to_write)) is not None:
+        while (batch := take_queued(self._to_write)) is not None:
             writes = [item for item in batch if isinstance(item, Write)]
             if writes:
                 self._write(writes)
@@ -332,7 +332,7 @@ class SqliteStore:
             _fail(write.done, StoreBrokenError(f"{self._path}: {error}"))
 
 
-def _take(items: queue.SimpleQueue[Write | _Job | None]) -> list[Write | _Job] | None:
+def take_queued(items: queue.SimpleQueue[Write | _Job | None]) -> list[Write | _Job] | None:
     """Block until an item is queued and return all queued items in order; None at the end."""
     first = items.get()
     if first is None:

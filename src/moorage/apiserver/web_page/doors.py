@@ -42,11 +42,19 @@ MOST_PAGE_BYTES = 8 * 1024 * 1024
 which JSON may make longer."""
 
 
+class ReadLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """Limits on the objects of one list, and on the bytes of a page of a list."""
+
+    objects: int = MOST_OBJECTS
+    page_bytes: int = MOST_PAGE_BYTES
+
+
 class ApiReader:
     """Reads with one client, whose identity is that of the user who looks."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, limits: ReadLimits | None = None) -> None:
         self._client = client
+        self._limits = limits or ReadLimits()
 
     async def visit(
         self,
@@ -58,15 +66,16 @@ class ApiReader:
     ) -> None:
         """Call `take` with each object of a namespace, or of all, by namespace and name.
 
-        Raises TooLargeError for more than MOST_OBJECTS, and as `Client.pages` does.
+        Raises TooLargeError for more than the limit, and as `Client.pages` does.
         """
         count = 0
         async for page in self._client.pages(
-            resource, namespace, field_selector=field_selector, most_bytes=MOST_PAGE_BYTES
+            resource, namespace, field_selector=field_selector, most_bytes=self._limits.page_bytes
         ):
             count += len(page.items)
-            if count > MOST_OBJECTS:
-                raise TooLargeError(f"the page reads at most {MOST_OBJECTS} {resource.plural}")
+            most = self._limits.objects
+            if count > most:
+                raise TooLargeError(f"the page reads at most {most} {resource.plural}")
             for item in page.items:
                 take(item)
 
@@ -176,8 +185,9 @@ class TokenDoor:
 
     challenge = 'Basic realm="a token of this cluster as password", charset="UTF-8"'
 
-    def __init__(self, config: ClientConfig) -> None:
+    def __init__(self, config: ClientConfig, limits: ReadLimits | None = None) -> None:
         self._config = config
+        self._limits = limits
 
     def path_of(self, visit: Visit) -> str:
         """Return the path below `/ui`. Raises NotFoundError."""
@@ -193,7 +203,7 @@ class TokenDoor:
     @asynccontextmanager
     async def _reader_with(self, token: str) -> AsyncIterator[Reader]:
         async with Client(replace(self._config, token=token), user_agent=_USER_AGENT) as client:
-            yield ApiReader(client)
+            yield ApiReader(client, self._limits)
 
 
 def token_of(authorization: str) -> str | None:

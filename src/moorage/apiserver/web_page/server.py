@@ -30,7 +30,6 @@ TEXT = "text/plain; charset=utf-8"
 _AT_ONCE = 2
 """Pages made at the same time. Each adds some 35 MB for any number of objects of a megabyte, and
 5 MB for 100,000 pods."""
-_WAITING = 32
 _DEADLINE_S = 60.0
 _SHUTDOWN_S = 2.0
 _UNAUTHORIZED = 401
@@ -40,16 +39,26 @@ log = Log(__name__)
 
 
 class PageOptions(msgspec.Struct, frozen=True):
-    """Where to listen, and with which certificate, None for plain HTTP. Port 0 is any free port."""
+    """Where to listen, and with which certificate, None for plain HTTP. Port 0 is any free port.
+
+    `waiting` visitors wait for a page at most.
+    """
 
     address: str = "127.0.0.1"
     port: int = 0
     certificate: Path | None = None
     key: Path | None = None
+    waiting: int = 32
 
 
 async def serve_page(
-    door: Door, options: PageOptions, started: Callable[[int], None], clock: Clock | None = None
+    door: Door,
+    options: PageOptions,
+    started: Callable[[int], None],
+    clock: Clock | None = None,
+    *,
+    site: Site | None = None,
+    prove: Callable[[web.BaseRequest], object] = prove,
 ) -> None:
     """Serve until cancelled; call `started` with the port.
 
@@ -59,7 +68,8 @@ async def serve_page(
     if options.certificate is not None and options.key is not None:
         certificate = ServedCertificate(options.certificate, options.key)
     server = web.ServerRunner(
-        web.Server(_Answers(door).answer, access_log=None), shutdown_timeout=_SHUTDOWN_S
+        web.Server(_Answers(door, site or Site(), options.waiting, prove).answer, access_log=None),
+        shutdown_timeout=_SHUTDOWN_S,
     )
     await server.setup()
     assert server.server is not None
@@ -78,9 +88,13 @@ async def serve_page(
 
 
 class _Answers:
-    def __init__(self, door: Door) -> None:
+    def __init__(
+        self, door: Door, site: Site, waiting: int, prove: Callable[[web.BaseRequest], object]
+    ) -> None:
         self._door = door
-        self._site = Site()
+        self._site = site
+        self._most_waiting = waiting
+        self._prove = prove
         self._slots = asyncio.Semaphore(_AT_ONCE)
         self._waiting = 0
 
@@ -103,7 +117,7 @@ class _Answers:
                 # The same for all: it needs no turn, and does not show who asks.
                 return _made(self._site.style)
             reader = self._door.reader(visit)
-            if self._waiting >= _WAITING:
+            if self._waiting >= self._most_waiting:
                 return _text(503, "too many pages are being made", **{"Retry-After": "1"})
             response = await self._page(path, reader)
         except StatusError as error:
@@ -112,7 +126,7 @@ class _Answers:
             return _text(504, f"the API server did not answer within {_DEADLINE_S:.0f} s")
         except UnreachableError as error:
             return _text(502, f"the API server did not answer: {error}")
-        prove(request)
+        self._prove(request)
         return response
 
     async def _page(

@@ -33,16 +33,19 @@ async def connected_to(
     *,
     watch_s: float | None = None,
     is_patient: bool = False,
+    first_answer_s: float = _FIRST_ANSWER_S,
+    retry_s: float = _RETRY_S,
 ) -> AsyncIterator[Client]:
     """Yield a client of the API server once the server is ready.
 
     Its watches last at least `watch_s` where that is given. A patient one waits as long as it
     takes: a part that ends is started again in minutes only, when it has ended often.
 
-    Raises ApiUnusableError if the server is not ready after a minute, or refuses the user.
+    Raises ApiUnusableError if the server is not ready in `first_answer_s`, or refuses the user.
     """
     async with client_of(config, user_agent, watch_s=watch_s) as client:
-        await wait_ready(client, is_patient=is_patient)
+        first = None if is_patient else first_answer_s
+        await wait_ready(client, first, retry_s)
         yield client
 
 
@@ -64,19 +67,21 @@ async def client_of(
         ) from error
 
 
-async def wait_ready(client: Client, *, is_patient: bool = False) -> None:
+async def wait_ready(
+    client: Client, within_s: float | None = _FIRST_ANSWER_S, retry_s: float = _RETRY_S
+) -> None:
     """Return once the server is ready. Raises ApiUnusableError as `connected_to` does."""
     try:
-        async with asyncio.timeout(None if is_patient else _FIRST_ANSWER_S):
-            await _until_ready(client)
+        async with asyncio.timeout(within_s):
+            await _until_ready(client, retry_s)
     except TimeoutError as error:
         raise ApiUnusableError(
-            f"{client.server} is not ready after {_FIRST_ANSWER_S:g} s; start it first, or "
+            f"{client.server} is not ready after {within_s:g} s; start it first, or "
             "correct the kubeconfig's server"
         ) from error
 
 
-async def _until_ready(client: Client) -> None:
+async def _until_ready(client: Client, retry_s: float) -> None:
     known = ""
     while True:
         try:
@@ -89,6 +94,6 @@ async def _until_ready(client: Client) -> None:
             if str(error) != known:
                 known = str(error)
                 log.warning("API server is not ready", server=client.server, reason=known)
-            await asyncio.sleep(_RETRY_S)
+            await asyncio.sleep(retry_s)
         else:
             return

@@ -89,7 +89,7 @@ async def run_own_group(
         if runtimes.health_port:
             health = tasks.create_task(serve_health(HEALTH_ADDRESS, runtimes.health_port, families))
         # Probes are answered from the start: the API server may be away for long.
-        await wait_ready(client, is_patient=True)
+        await wait_ready(client, None)
         ready()
         if runtimes.is_leader_elected:
             identity = f"{socket.gethostname()}_{uuid.uuid4()}"

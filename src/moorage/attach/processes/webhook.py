@@ -74,7 +74,7 @@ async def _run(
             )
         )
         # It answers probes from the start: it waits for the API server as long as that takes.
-        await wait_ready(client, is_patient=True)
+        await wait_ready(client, None)
         # Their kinds come with the other parts, which may start later.
         await wait_installed(client, clock)
         tasks.create_task(facts.run())

@@ -118,7 +118,7 @@ async def _plan(target: Target, values: Values) -> Plan:
 
 
 async def _install(target: Target, plan: Plan, timeout_s: float) -> None:
-    options = InstallationOptions(said=_say, progress=_Progress().show, timeout_s=timeout_s)
+    options = InstallationOptions(said=_say, progress=ProgressLines().show, timeout_s=timeout_s)
     async with target.client(USER_AGENT) as client:
         _show_outcome(await attach(client, plan, SystemClock(), options))
 
@@ -174,7 +174,7 @@ def _say(text: str) -> None:
     click.echo(printable(text))
 
 
-class _Progress:
+class ProgressLines:
     """Lines of progress: one for each change of a part, its reasons once."""
 
     def __init__(self) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 import time
 from collections.abc import Iterator
@@ -14,15 +13,15 @@ from pathlib import Path
 import click
 import msgspec
 
-from moorage.api.logs import configure
 from moorage.api.runtime_group import SUPPORTED, RuntimeProfile
+from moorage.cli.factory import factory
 from moorage.cli.interruption import Interruptions, interruptible
 from moorage.cli.output import dim, output_option, show, show_document
 from moorage.cluster import Choices, Cluster
 from moorage.engine.handlers import Handler
-from moorage.inspect.demo import Demo, DemoRow, find_examples
-from moorage.inspect.demo_network import NetworkShown, show_network
-from moorage.inspect.demo_runtimes import RuntimesShown, read_features, show_runtimes
+from moorage.inspect.demo import DemoRow, find_examples
+from moorage.inspect.demo_network import NetworkShown
+from moorage.inspect.demo_runtimes import RuntimesShown
 from moorage.inspect.manifests import Manifest, read_manifests
 from moorage.inspect.probed_defects import defect_warnings
 from moorage.inspect.runtime_features import columns, rows
@@ -58,9 +57,10 @@ def command(examples: Path | None, *, install: bool, output: str) -> None:
 @contextmanager
 def _directory(interruptions: Interruptions) -> Iterator[Cluster]:
     """Yield a cluster in a temporary directory, which is deleted at the end."""
-    parent = "/var/lib" if os.geteuid() == 0 else None
+    parent = "/var/lib" if factory().euid() == 0 else None
     directory = Path(tempfile.mkdtemp(prefix="moorage-demo-", dir=parent))
-    cluster = Cluster(directory, Choices(name="moorage-demo"), ready_within_s=_READY_S)
+    choices = Choices(name="moorage-demo")
+    cluster = factory().cluster(directory, choices, ready_within_s=_READY_S)
     try:
         yield cluster
     finally:
@@ -73,17 +73,18 @@ async def _run(
 ) -> _Shown:
     """Start the cluster, run the demo on it, stop it. Raises ClusterError, StatusError."""
     # Teardown logs what it cannot remove from the host.
-    configure("warning")
+    made = factory()
+    made.configure_logs("warning")
     report("starting a cluster")
     try:
         async with cluster:
             report("cluster ready")
             try:
                 async with cluster.client("moor-demo") as client:
-                    runtimes = await show_runtimes(client, report)
-                    network = await show_network(client, runtimes.strongest, report)
-                    rows = await Demo(client, manifests, report).run()
-                    features = await read_features(client, _FEATURES_S)
+                    runtimes = await made.show_runtimes(client, report)
+                    network = await made.show_network(client, runtimes.strongest, report)
+                    rows = await made.demo(client, manifests, report).run()
+                    features = await made.read_features(client, _FEATURES_S)
                     return _Shown(runtimes, network, rows, features)
             finally:
                 interruptions.hold_off()

@@ -91,7 +91,7 @@ def command(
                 "detach as an administrator of the cluster: a user with the ClusterRole "
                 "cluster-admin"
             )
-        _show(plan, options)
+        show_plan(plan, options)
         if dry_run:
             return
         if not yes:
@@ -119,7 +119,8 @@ def _ask() -> None:
         raise CliError("nothing was changed")
 
 
-def _show(plan: DetachPlan, options: DetachOptions) -> None:
+def show_plan(plan: DetachPlan, options: DetachOptions) -> None:
+    """Print what a detachment removes, and what stays."""
     staying = set() if options.removes_namespaces else plan.foreign.keys()
     in_use = {} if options.removes_classes else {k: n for k, n in plan.classes.items() if n}
     counts = Counter(

@@ -11,12 +11,11 @@ import click
 import msgspec
 
 from moorage.cli.errors import CANNOT_RUN_PODS
-from moorage.cli.handlers import handlers_in_use
+from moorage.cli.factory import factory
 from moorage.cli.options import cluster_of, data_dir_option
 from moorage.cli.output import output_option, show
 from moorage.cluster.host import Inventory
-from moorage.cluster.host.findings import can_run_pods, examine
-from moorage.cluster.host.start_check import inspect_machine
+from moorage.cluster.host.findings import can_run_pods
 from moorage.cluster.layout import Layout
 from moorage.cluster.settings import load
 from moorage.engine.handlers import Handler
@@ -39,7 +38,7 @@ def command(data_dir: Path, *, install: bool, deep: bool, output: str) -> None:
     layout = cluster_of(data_dir).layout
     host, handlers = asyncio.run(_inspect(layout, is_installing=install))
     directories = (HANDLER_DIRECTORY, EnginePaths(layout.engine, layout.engine).handlers)
-    findings = examine(host, handlers, directories)
+    findings = factory().examine(host, handlers, directories)
     if deep:
         # Imported here: only this option reads the store.
         from moorage.inspect.store_findings import examine_store
@@ -56,19 +55,20 @@ async def _inspect(layout: Layout, *, is_installing: bool) -> tuple[Inventory, t
 
     A handler whose definition file names another program has that program's version and defect.
     """
-    host, handlers = await inspect_machine(
+    host, handlers = await factory().inspect_machine(
         layout, is_installing=is_installing, report=partial(click.echo, err=True)
     )
     settings = load(layout.settings)
     if settings is not None and settings.cri:
         # The programs that an external engine runs are not known.
         return host, handlers
-    in_use = await handlers_in_use(layout, handlers)
+    in_use = await factory().handlers_in_use(layout, handlers)
     in_force = {handler.handler: handler for handler in in_use.handlers}
-    return host, tuple(_as_in_force(handler, in_force.get(handler.handler)) for handler in handlers)
+    return host, tuple(as_in_force(handler, in_force.get(handler.handler)) for handler in handlers)
 
 
-def _as_in_force(handler: Handler, own: Handler | None) -> Handler:
+def as_in_force(handler: Handler, own: Handler | None) -> Handler:
+    """Return a handler with the path, version and defect of the program that its file names."""
     if own is None or not own.available:
         return handler
     return msgspec.structs.replace(

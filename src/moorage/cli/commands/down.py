@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from moorage.api.logs import configure
+from moorage.cli.factory import factory
 from moorage.cli.options import cluster_of, data_dir_option
 
 
@@ -33,7 +33,7 @@ def command(data_dir: Path, *, keep_pods: bool, abandon_pods: bool, delete_data:
         raise click.UsageError("--keep-pods and --abandon-pods exclude each other")
     cluster = cluster_of(data_dir)
     # Teardown logs what it cannot remove from the host.
-    configure("warning")
+    factory().configure_logs("warning")
     stopping = cluster.stop(keeps_pods=keep_pods, abandons_pods=abandon_pods)
     click.echo("stopped" if asyncio.run(stopping) else "was not running")
     if delete_data:

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 from pathlib import Path
 
 import click
 
-from moorage.api.logs import Log, configure
+from moorage.api.logs import Log
 from moorage.cli.errors import CliError
+from moorage.cli.factory import Factory, factory
 from moorage.cli.options import LOG_LEVELS, mirror_option, pairs, size_bytes, socket_path
-from moorage.cluster.daemon import Service, calm_collector, until_stopped
+from moorage.cluster.daemon import Service, until_stopped
 from moorage.cluster.errors import CannotRunPodsError
-from moorage.engine.engine import running
 from moorage.engine.errors import EngineError
 from moorage.engine.handlers import search_path
 from moorage.engine.handlers.definition import CgroupDriver
@@ -141,18 +140,21 @@ def command(
     )
     _check_machine(options)
     os.umask(UMASK)
-    service = Service.taken_from_environment()
-    configure(log_level)
-    calm_collector()
+    made = factory()
+    service = made.service()
+    made.configure_logs(log_level)
+    made.calm_collector()
     try:
         # Not uvloop, which does not let the engine reap every child.
-        asyncio.run(until_stopped(_clear(options) if clear else _serve(options, service)))
+        asyncio.run(
+            until_stopped(_clear(made, options) if clear else _serve(made, options, service))
+        )
     except EngineError as error:
         raise CliError(error.sentence) from error
 
 
-async def _serve(options: EngineOptions, service: Service) -> None:
-    async with running(options) as engine, engine.serving():
+async def _serve(made: Factory, options: EngineOptions, service: Service) -> None:
+    async with made.run_engine(options) as engine, engine.serving():
         service.ready()
         try:
             await asyncio.get_running_loop().create_future()
@@ -160,17 +162,17 @@ async def _serve(options: EngineOptions, service: Service) -> None:
             service.stopping()
 
 
-async def _clear(options: EngineOptions) -> None:
-    async with running(options) as engine:
+async def _clear(made: Factory, options: EngineOptions) -> None:
+    async with made.run_engine(options) as engine:
         await engine.remove_all()
 
 
 def _check_machine(options: EngineOptions) -> None:
     """Raise CannotRunPodsError without root, or without a program that the engine needs."""
     path = options.search_path
-    if os.geteuid() != 0:
+    if factory().euid() != 0:
         raise CannotRunPodsError("a container engine needs root: run as root")
-    missing = [name for name in NEEDED_PROGRAMS if shutil.which(name, path=path) is None]
+    missing = [name for name in NEEDED_PROGRAMS if factory().find_program(name, path) is None]
     if missing:
         packages = " ".join(NEEDED_PROGRAMS[name] for name in missing)
         raise CannotRunPodsError(

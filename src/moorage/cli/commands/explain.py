@@ -14,12 +14,11 @@ from moorage.api.text import printable
 from moorage.cli.completion import complete_namespaces, complete_pods
 from moorage.cli.connection import Target, connection_options
 from moorage.cli.errors import CliError
-from moorage.cli.handlers import handlers_in_use
+from moorage.cli.factory import factory
 from moorage.cli.output import output_option, show_document
 from moorage.cluster import Cluster, Settings
-from moorage.cluster.host.start_check import inspect_machine
 from moorage.engine.handlers import Handler
-from moorage.inspect.explain import NodeAnswer, PodExplanation, explain_pod
+from moorage.inspect.explain import NodeAnswer, PodExplanation
 from moorage.inspect.explain_workload import (
     WORKLOADS,
     PodGroup,
@@ -108,7 +107,7 @@ async def _local(cluster: Cluster | None) -> _Local:
 async def _ask(target: Target, namespace: str, name: str) -> PodExplanation:
     async with target.client("moor-explain") as client:
         local = await _local(target.cluster)
-        return await explain_pod(
+        return await factory().explain_pod(
             client,
             namespace,
             name,
@@ -137,9 +136,9 @@ async def _ask_workload(
 
 async def _local_handlers(cluster: Cluster, settings: Settings) -> tuple[Handler, ...]:
     layout = cluster.layout
-    _, handlers = await inspect_machine(layout) if settings.has_node else (None, ())
+    _, handlers = await factory().inspect_machine(layout) if settings.has_node else (None, ())
     try:
-        return tuple((await handlers_in_use(layout, handlers)).handlers)
+        return tuple((await factory().handlers_in_use(layout, handlers)).handlers)
     except CliError:
         # The node's status already reports an engine that does not answer.
         return ()

@@ -18,6 +18,7 @@ from click.core import ParameterSource
 from moorage.cli.completion import complete_images
 from moorage.cli.connection import target_of
 from moorage.cli.engines import endpoint_of, own_endpoint_of
+from moorage.cli.factory import factory
 from moorage.cli.options import cluster_of, data_dir_option
 from moorage.cli.output import output_option, show
 from moorage.cli.verbs import VerbGroup
@@ -33,7 +34,6 @@ from moorage.wire.cri.reference import InvalidReferenceError, parse
 
 _COLUMNS = ("image", "id", "size", "pinned")
 _SHORT_ID = 12
-_TICK_S = 1.0
 _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 
 
@@ -185,9 +185,10 @@ def _progress(what: str, size_bytes: int) -> Iterator[None]:
         yield
         return
     began, done = time.monotonic(), threading.Event()
+    progress_s = factory().progress_s
 
     def tick() -> None:
-        while not done.wait(_TICK_S):
+        while not done.wait(progress_s):
             click.echo(f"\r{sentence} {time.monotonic() - began:.0f} s", nl=False, err=True)
 
     click.echo(sentence, nl=False, err=True)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import selectors
-import shutil
-import subprocess
 from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
@@ -14,6 +12,7 @@ from pathlib import Path
 import click
 
 from moorage.cli.errors import CliError
+from moorage.cli.factory import factory
 from moorage.cli.options import cluster_of, data_dir_option
 from moorage.cluster.layout import Layout
 from moorage.linux.log_file import old_file
@@ -100,19 +99,17 @@ def _follow(paths: Mapping[str, Path], lines: int, *, is_single: bool) -> None:
     Raises CliError if the program `tail` is missing. A single log is followed by `tail` itself,
     which replaces this process.
     """
-    tail = shutil.which("tail")
+    tail = factory().find_program("tail")
     if tail is None:
         listed = " ".join(map(str, paths.values()))
         raise CliError(f"the program tail is missing; the logs are {listed}")
     argv = [tail, "-n", str(lines), "-F"]
     if is_single:
-        os.execv(tail, [*argv, str(next(iter(paths.values())))])
+        factory().become_program([*argv, str(next(iter(paths.values())))])
     with ExitStack() as stack, selectors.DefaultSelector() as selector:
         for name, path in paths.items():
             # tail reports log rotation on standard error, which is not wanted here.
-            process = subprocess.Popen(
-                [*argv, str(path)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-            )
+            process = factory().start_program([*argv, str(path)])
             stack.enter_context(process)
             stack.callback(process.terminate)
             assert process.stdout is not None

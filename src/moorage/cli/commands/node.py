@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 from functools import partial
 from pathlib import Path
@@ -12,6 +11,7 @@ import click
 from moorage.api.host_ports import Listener
 from moorage.attach.processes import node as part
 from moorage.cli.daemon import log_level_option, run_until_stopped, server_options
+from moorage.cli.factory import factory
 from moorage.cli.options import pairs, socket_path
 from moorage.cluster.errors import CannotRunPodsError
 from moorage.cluster.layout import CLUSTER_DOMAIN, NODE_CLIENT_NAME, Layout
@@ -112,7 +112,7 @@ def command(
     files = (tls_cert, tls_key, client_ca)
     if any(files) and not all(files):
         raise click.UsageError("--tls-cert, --tls-key and --client-ca are given together")
-    if os.geteuid() != 0:
+    if factory().euid() != 0:
         raise CannotRunPodsError("a node agent needs root: run as root")
     layout, host = Layout(data_dir.absolute()), read_host()
     chosen, node_ip = node_name(name), address or host_ip()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 from functools import partial
 from pathlib import Path
@@ -12,6 +11,7 @@ import click
 from moorage.attach.processes import runtime_agent
 from moorage.attach.processes.runtime_agent import AgentOptions
 from moorage.cli.daemon import log_level_option, run_until_stopped, server_options
+from moorage.cli.factory import factory
 from moorage.cli.options import socket_path
 from moorage.cluster.errors import CannotRunPodsError
 from moorage.cluster.settings import node_name
@@ -98,7 +98,7 @@ def command(
     """
     if cri:
         socket_path("--cri", cri)
-    if os.geteuid() != 0:
+    if factory().euid() != 0:
         raise CannotRunPodsError("a runtime agent needs root, which engines' sockets are open to")
     if remove_data:
         # Its HTTP server takes 3 MB, which an agent on each node does without.

@@ -16,10 +16,10 @@ from moorage.api.runtime_group import RuntimeProfile
 from moorage.api.text import printable
 from moorage.cli.connection import Target, connection_options
 from moorage.cli.errors import CliError
-from moorage.cli.handlers import HandlersInUse, handlers_in_use, with_problems
+from moorage.cli.factory import factory
+from moorage.cli.handlers import HandlersInUse, with_problems
 from moorage.cli.output import outcome_table, output_option, show, show_document, table
 from moorage.cli.verbs import VerbGroup
-from moorage.cluster.host.start_check import inspect_machine
 from moorage.cluster.layout import Layout
 from moorage.cluster.settings import load
 from moorage.cluster.supervision.supervisor import running_pid
@@ -98,12 +98,9 @@ def _show_elsewhere(outcome: Outcome, output: str) -> None:
 
 async def _outcome(target: Target) -> Outcome:
     """Return another Kubernetes' handlers by node. Raises CliError without our definitions."""
-    # Imported here: only another Kubernetes needs it.
-    from moorage.attach.outcome import read_outcome
-
     async with target.client("moor-runtimes") as client:
         try:
-            return await read_outcome(client)
+            return await factory().read_outcome(client)
         except NotFoundError as error:
             raise CliError(_NOT_SERVED) from error
 
@@ -184,9 +181,9 @@ def _notes(handler: Handler) -> list[str]:
 async def _ask(layout: Layout) -> HandlersInUse:
     settings = load(layout.settings)
     if settings is not None and settings.has_node and settings.cri:
-        return await handlers_in_use(layout, ())
-    _, handlers = await inspect_machine(layout)
-    return await handlers_in_use(layout, handlers)
+        return await factory().handlers_in_use(layout, ())
+    _, handlers = await factory().inspect_machine(layout)
+    return await factory().handlers_in_use(layout, handlers)
 
 
 async def _with_probes(target: Target, layout: Layout) -> HandlersInUse:

@@ -14,6 +14,7 @@ from moorage.api.containers import (
     POLICIES,
 )
 from moorage.cli.errors import CliError
+from moorage.cli.factory import Factory, factory
 from moorage.cli.interruption import interruptible
 from moorage.cli.options import (
     LOG_LEVELS,
@@ -31,7 +32,6 @@ from moorage.cluster.supervision.supervise import moor_command, usage
 from moorage.cluster.supervision.supervisor import COMPLETE
 
 _OPTIONAL_PARTS = (SCHEDULER, CONTROLLERS, NODE, RUNTIMES)
-USER_KUBECONFIG = Path.home() / ".kube" / "config"
 
 
 def _gates(texts: tuple[str, ...]) -> dict[str, bool]:
@@ -89,7 +89,7 @@ def _allowlist(policy: str | None, patterns: tuple[str, ...]) -> tuple[str, ...]
 @click.command("up")
 @data_dir_option
 @click.option("--detach", "-d", is_flag=True, help="Return when the cluster is ready.")
-@click.option("--merge", is_flag=True, help=f"Add the cluster to {USER_KUBECONFIG} too.")
+@click.option("--merge", is_flag=True, help=f"Add the cluster to {Factory().users_kubeconfig} too.")
 @click.option("--install", is_flag=True, help="Install missing Debian packages first.")
 @click.option(
     "--node/--no-node",
@@ -255,8 +255,8 @@ def command(
         click.echo(f"moor: warning: {warning}", err=True)
     created = cluster.create()
     if merge:
-        kubeconfig.merge(USER_KUBECONFIG, cluster.access)
-    merged_into = str(USER_KUBECONFIG) if merge else ""
+        kubeconfig.merge(factory().users_kubeconfig, cluster.access)
+    merged_into = str(factory().users_kubeconfig) if merge else ""
     if not detach:
         cluster.run_in_foreground(merged_into)
         return
@@ -289,11 +289,13 @@ def _report_running(cluster: Cluster, present: Settings, pid: int, *, is_merging
             f"stop it with {moor_command(cluster.layout, 'down --keep-pods')} first"
         )
     if is_merging:
-        kubeconfig.merge(USER_KUBECONFIG, cluster.access)
+        kubeconfig.merge(factory().users_kubeconfig, cluster.access)
     waiting = [part.part for part in cluster.parts if part.state != "ready"]
     state = f"; not ready yet: {', '.join(waiting)}" if waiting else ""
     node = "" if present.has_node else " without a node"
     click.echo(
         f"the cluster in {cluster.directory} runs already{node} (supervisor process {pid}){state}"
     )
-    click.echo(usage(cluster.layout, present, str(USER_KUBECONFIG) if is_merging else ""))
+    click.echo(
+        usage(cluster.layout, present, str(factory().users_kubeconfig) if is_merging else "")
+    )

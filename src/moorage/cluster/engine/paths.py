@@ -29,9 +29,9 @@ class ClusterEnginePaths:
     run: Path
 
     @classmethod
-    def of(cls, cluster_id: str, data: Path) -> ClusterEnginePaths:
+    def of(cls, cluster_id: str, data: Path, run: Path = RUN) -> ClusterEnginePaths:
         """Return the paths of a cluster's engine, absolute."""
-        return cls(data.absolute(), RUN / cluster_id)
+        return cls(data.absolute(), run / cluster_id)
 
     @property
     def engine(self) -> EnginePaths:
@@ -52,6 +52,14 @@ class ClusterEnginePaths:
         return f"unix://{self.socket}"
 
     @property
+    def hugetlb_marker(self) -> Path:
+        """Records that a cluster on this host moved the hugetlb controller.
+
+        The last one moves it back.
+        """
+        return self.run.parent / HUGETLB_MARKER.name
+
+    @property
     def cni(self) -> Path:
         """The directory of the CNI configuration."""
         return self.data / "cni"
@@ -64,7 +72,7 @@ class ClusterEnginePaths:
 
 def engine_paths(layout: Layout, settings: Settings) -> ClusterEnginePaths:
     """Return the paths of the engine of the cluster with these settings."""
-    return ClusterEnginePaths.of(settings.cluster_id, layout.engine)
+    return ClusterEnginePaths.of(settings.cluster_id, layout.engine, layout.run)
 
 
 def cgroup_root(settings: Settings) -> str:

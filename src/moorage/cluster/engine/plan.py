@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from moorage.cluster.settings import Settings
 from moorage.engine.images.manifest import ImageLimits
 from moorage.engine.options import EngineOptions
 from moorage.engine.requirements import HANDLER_DIRECTORY, NEEDED_PROGRAMS
+from moorage.linux.cgroups import Cgroups
 
 log = Log(__name__)
 
@@ -35,7 +37,11 @@ class EnginePlan:
     options: EngineOptions
 
 
-async def prepare_host(data_dir: Path) -> Inventory:
+async def prepare_host(
+    data_dir: Path,
+    gather: Callable[[Path], Awaitable[Inventory]] = gather,
+    mount: Callable[[Cgroups, Path], bool] = mount_hugetlb_v1,
+) -> Inventory:
     """Prepare the host for a cluster that runs pods here; return its inventory.
 
     On a hybrid cgroup layout the hugetlb controller is moved to version 1, where crun needs it;
@@ -43,7 +49,7 @@ async def prepare_host(data_dir: Path) -> Inventory:
     """
     host = await gather(data_dir)
     try:
-        has_moved = host.is_root and mount_hugetlb_v1(host.cgroups, HUGETLB_MARKER)
+        has_moved = host.is_root and mount(host.cgroups, HUGETLB_MARKER)
     except OSError as error:
         # Another cluster that is starting may have moved it, so the host is read again.
         log.warning("hugetlb controller cannot be moved to cgroup version 1", reason=error)

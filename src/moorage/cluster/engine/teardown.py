@@ -7,9 +7,13 @@ the rest, or everything where no engine can run any more.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from pathlib import Path
 
 from moorage.api.logs import Log
-from moorage.cluster.engine.paths import HUGETLB_MARKER, ClusterEnginePaths
+from moorage.cluster.engine.paths import ClusterEnginePaths
 from moorage.cluster.engine.plan import EnginePlan
 from moorage.cluster.engine.sweep import (
     cgroup_paths,
@@ -21,15 +25,34 @@ from moorage.cluster.engine.sweep import (
 )
 from moorage.cluster.host import Inventory
 from moorage.cluster.host.hugetlb import unmount_hugetlb_v1
-from moorage.cluster.layout import RUN
 from moorage.cluster.network import PodNetwork, forget, remove
-from moorage.engine.engine import running
+from moorage.engine.engine import Engine, running
 from moorage.engine.errors import EngineError
+from moorage.engine.options import EngineOptions
 
 log = Log(__name__)
 
 
-async def tear_down(plan: EnginePlan, *, cgroup_root: str = "") -> None:
+@dataclass(frozen=True)
+class TeardownSteps:
+    """What a teardown calls, in this order."""
+
+    run_engine: Callable[[EngineOptions], AbstractAsyncContextManager[Engine]] = running
+    end_processes: Callable[[ClusterEnginePaths], Awaitable[None]] = end_processes
+    remove_cgroups: Callable[..., None] = remove_cgroups
+    remove_mounts: Callable[[Path], None] = remove_mounts
+    remove_directory: Callable[[Path], None] = remove_directory
+    unmount_hugetlb: Callable[[Path], object] = unmount_hugetlb_v1
+    forget: Callable[[PodNetwork, tuple[str, ...]], None] = forget
+    remove_network: Callable[[PodNetwork, Inventory], Awaitable[None]] = remove
+
+
+_STEPS = TeardownSteps()
+
+
+async def tear_down(
+    plan: EnginePlan, *, cgroup_root: str = "", steps: TeardownSteps = _STEPS
+) -> None:
     """Stop every pod and remove all that the engine has on the host, except its data.
 
     No engine may be running on these paths. `cgroup_root` is the cgroup of the node agent's pods,
@@ -39,8 +62,8 @@ async def tear_down(plan: EnginePlan, *, cgroup_root: str = "") -> None:
     """
     cgroups = cgroup_paths(plan.paths)
     if plan.paths.engine.run.is_dir():
-        await _end_by_engine(plan)
-    await sweep(plan.paths, plan.host, plan.network, cgroups | {cgroup_root})
+        await _end_by_engine(plan, steps)
+    await sweep(plan.paths, plan.host, plan.network, cgroups | {cgroup_root}, steps)
 
 
 async def sweep(
@@ -48,6 +71,7 @@ async def sweep(
     host: Inventory,
     network: PodNetwork,
     cgroups: frozenset[str] = frozenset(),
+    steps: TeardownSteps = _STEPS,
 ) -> None:
     """Remove all that is left of an engine that is not running.
 
@@ -56,32 +80,33 @@ async def sweep(
     """
     paths_to_remove = (cgroups | cgroup_paths(paths)) - {""}
     ids = task_ids(paths)
-    await end_processes(paths)
-    await asyncio.to_thread(remove_cgroups, paths_to_remove, host.cgroups)
-    remove_mounts(paths.data)
-    await asyncio.to_thread(remove_directory, paths.run)
-    await asyncio.to_thread(_remove_shared)
-    forget(network, ids)
-    await remove(network, host)
+    await steps.end_processes(paths)
+    await asyncio.to_thread(steps.remove_cgroups, paths_to_remove, host.cgroups)
+    steps.remove_mounts(paths.data)
+    await asyncio.to_thread(steps.remove_directory, paths.run)
+    await asyncio.to_thread(_remove_shared, paths, steps)
+    steps.forget(network, ids)
+    await steps.remove_network(network, host)
 
 
-def _remove_shared() -> None:
+def _remove_shared(paths: ClusterEnginePaths, steps: TeardownSteps) -> None:
     """Remove what the clusters on this host share, if no other has a run directory."""
-    if not RUN.is_dir() or any(directory.is_dir() for directory in RUN.iterdir()):
+    shared, marker = paths.run.parent, paths.hugetlb_marker
+    if not shared.is_dir() or any(directory.is_dir() for directory in shared.iterdir()):
         return
-    unmount_hugetlb_v1(HUGETLB_MARKER)
-    if HUGETLB_MARKER.exists():
+    steps.unmount_hugetlb(marker)
+    if marker.exists():
         return
     try:
-        RUN.rmdir()
+        shared.rmdir()
     except OSError as error:
         # Another cluster has used or removed it since.
-        log.info("directory stays", directory=RUN, reason=error.strerror)
+        log.info("directory stays", directory=shared, reason=error.strerror)
 
 
-async def _end_by_engine(plan: EnginePlan) -> None:
+async def _end_by_engine(plan: EnginePlan, steps: TeardownSteps) -> None:
     try:
-        async with running(plan.options) as engine:
+        async with steps.run_engine(plan.options) as engine:
             await engine.remove_all()
     except (EngineError, OSError) as error:
         log.warning("killing the processes of pods", reason=error)

@@ -182,7 +182,7 @@ def _engine(host: Inventory) -> Finding:
             State.PROBLEM,
             f"{', '.join(missing)} not found: no engine of our own; a running one can be given "
             "with --cri",
-            _installation(*(NEEDED_PROGRAMS[name] for name in missing)),
+            installation_of(*(NEEDED_PROGRAMS[name] for name in missing)),
         )
     for name in NEEDED_PROGRAMS:
         tool = host.tools[name]
@@ -199,7 +199,7 @@ def _cni(host: Inventory) -> Finding:
             "network plugins",
             State.PROBLEM,
             f"{', '.join(host.cni.missing)} not found: pods get no network",
-            _installation("containernetworking-plugins"),
+            installation_of("containernetworking-plugins"),
         )
     return Finding("network plugins", State.OK, str(host.cni.directory))
 
@@ -211,7 +211,7 @@ def _bridge(host: Inventory) -> Finding:
             "network tools",
             State.PROBLEM,
             "ip not found: the pods' bridge cannot be made",
-            _installation("iproute2"),
+            installation_of("iproute2"),
         )
     return Finding("network tools", State.OK, f"iproute2 {tool.version}")
 
@@ -231,7 +231,7 @@ def _firewall(host: Inventory) -> Finding:
     if host.firewall.is_usable:
         tool = host.tools.get("iptables")
         return Finding("iptables", State.OK, tool.version if tool else "usable")
-    remedy = "" if "iptables" in host.tools else _installation("iptables")
+    remedy = "" if "iptables" in host.tools else installation_of("iptables")
     return Finding(
         "iptables",
         State.WARNING,
@@ -250,7 +250,7 @@ def _filter(host: Inventory) -> Finding:
         State.WARNING,
         "nft not found: Services are not routed, and pods that a NetworkPolicy selects do not "
         "start",
-        _installation("nftables"),
+        installation("nftables"),
     )
 
 
@@ -262,14 +262,14 @@ def _images(host: Inventory) -> Finding:
             State.WARNING,
             "neither catatonit nor busybox found: pods that share processes, and those of "
             "runtimes with a kernel of their own, cannot run, nor can the examples",
-            _installation("catatonit", "busybox-static"),
+            installation_of("catatonit", "busybox-static"),
         )
     if not has_busybox:
         return Finding(
             "images",
             State.WARNING,
             "busybox not found: the examples' images cannot be made",
-            _installation("busybox-static"),
+            installation_of("busybox-static"),
         )
     return Finding("images", State.OK, "made from busybox" + ", catatonit" * has_catatonit)
 
@@ -359,7 +359,8 @@ def _distrusted(host: Inventory, files: Iterable[Path]) -> Iterator[Finding]:
             yield Finding(subject, State.WARNING, meaning, distrusted.remedy)
 
 
-def _installation(*packages: str) -> str:
+def installation_of(*packages: str) -> str:
+    """Return the command that installs packages."""
     unknown = set(packages) - PACKAGES.keys()
     if unknown:
         raise KeyError(f"no package of a node: {', '.join(sorted(unknown))}")

@@ -6,17 +6,39 @@ whole host, so it is made only where needed, recorded, and removed when no cgrou
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 from moorage.api.logs import Log
 from moorage.linux.cgroups import V1_ROOT, Cgroups
-from moorage.linux.mounts import current_mounts, mount, unmount
+from moorage.linux.mounts import Mount, current_mounts, mount, unmount
 from moorage.linux.trust import PASSABLE, make_private
 
 log = Log(__name__)
 
 
-def mount_hugetlb_v1(cgroups: Cgroups, marker: Path, point: Path = V1_ROOT / "hugetlb") -> bool:
+class HostMounts:
+    """The host's mounts."""
+
+    def mount(self, source: str, point: Path, kind: str, options: str) -> None:
+        mount(source, point, kind, options)
+
+    def unmount(self, point: Path) -> None:
+        unmount(point)
+
+    def current(self) -> Iterable[Mount]:
+        return current_mounts()
+
+
+_MOUNTS = HostMounts()
+
+
+def mount_hugetlb_v1(
+    cgroups: Cgroups,
+    marker: Path,
+    point: Path = V1_ROOT / "hugetlb",
+    mounts: HostMounts = _MOUNTS,
+) -> bool:
     """Mount the controller for version 1 if it is on version 2. Return whether it was mounted.
 
     `marker` is a file that records the mount for `unmount_hugetlb_v1`. Raises OSError.
@@ -28,17 +50,17 @@ def mount_hugetlb_v1(cgroups: Cgroups, marker: Path, point: Path = V1_ROOT / "hu
     marker.write_text(str(point))
     try:
         point.mkdir(exist_ok=True)
-        mount("cgroup", point, "cgroup", "hugetlb")
+        mounts.mount("cgroup", point, "cgroup", "hugetlb")
     except OSError:
         # If it is mounted nevertheless, another cluster mounted it and needs the marker.
-        if not _is_mounted(point):
+        if not _is_mounted(point, mounts):
             marker.unlink()
         raise
     log.info("hugetlb controller mounted for cgroup version 1", mount=point)
     return True
 
 
-def unmount_hugetlb_v1(marker: Path) -> None:
+def unmount_hugetlb_v1(marker: Path, mounts: HostMounts = _MOUNTS) -> None:
     """Unmount the controller if the marker records a mount and no cgroup uses it.
 
     Raises OSError.
@@ -47,15 +69,15 @@ def unmount_hugetlb_v1(marker: Path) -> None:
         point = Path(marker.read_text())
     except FileNotFoundError:
         return
-    if _is_mounted(point):
+    if _is_mounted(point, mounts):
         if any(entry.is_dir() for entry in point.iterdir()):
             log.info("hugetlb controller stays on cgroup version 1: others use it", mount=point)
             return
-        unmount(point)
+        mounts.unmount(point)
         point.rmdir()
     # Without the mount, another process has unmounted it, or mounting had failed.
     marker.unlink()
 
 
-def _is_mounted(point: Path) -> bool:
-    return any(mount.point == point for mount in current_mounts())
+def _is_mounted(point: Path, mounts: HostMounts) -> bool:
+    return any(mount.point == point for mount in mounts.current())

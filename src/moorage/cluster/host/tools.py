@@ -66,14 +66,14 @@ class Firewall:
     complaint: str = ""
 
 
-async def find_tools(path: str) -> dict[str, Tool]:
+async def find_tools(path: str, deadline_s: float = ASK_DEADLINE_S) -> dict[str, Tool]:
     """Return every tool on the search path, by name."""
     tasks: dict[str, asyncio.Task[Tool]] = {}
     async with asyncio.TaskGroup() as group:
         for name, arguments in TOOLS.items():
             where = shutil.which(name, path=path)
             if where is not None:
-                tasks[name] = group.create_task(_ask(Path(where), arguments))
+                tasks[name] = group.create_task(_ask(Path(where), arguments, deadline_s))
     return {name: task.result() for name, task in tasks.items()}
 
 
@@ -101,9 +101,9 @@ async def check_firewall(path: str) -> Firewall:
     return Firewall(answer.is_success, "" if answer.is_success else answer.complaint)
 
 
-async def _ask(path: Path, arguments: tuple[str, ...]) -> Tool:
+async def _ask(path: Path, arguments: tuple[str, ...], deadline_s: float) -> Tool:
     try:
-        answer = await run([path, *arguments], deadline_s=ASK_DEADLINE_S)
+        answer = await run([path, *arguments], deadline_s=deadline_s)
     except CommandError as error:
         return Tool(path, complaint=error.why)
     version = parse_version(answer.text or answer.error.decode(errors="replace"))

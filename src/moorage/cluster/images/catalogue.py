@@ -154,11 +154,11 @@ def images_from(busybox: Busybox | None, catatonit: Program | None) -> tuple[Ima
     if busybox is None:
         if catatonit is None:
             raise NoPauseError(("neither catatonit nor busybox is installed",))
-        return (_catatonit_pause(catatonit),)
-    base = write_layer(_busybox_files(busybox))
+        return (catatonit_pause(catatonit),)
+    base = write_layer(busybox_files(busybox))
     platform = busybox.program.platform
     return (
-        _busybox_pause(busybox) if catatonit is None else _catatonit_pause(catatonit),
+        busybox_pause(busybox) if catatonit is None else catatonit_pause(catatonit),
         Image(
             name=BUSYBOX,
             platform=platform,
@@ -170,7 +170,7 @@ def images_from(busybox: Busybox | None, catatonit: Program | None) -> tuple[Ima
         Image(
             name=NGINX_STAND_IN,
             platform=platform,
-            layers=(base, write_layer(_server_files())),
+            layers=(base, write_layer(server_files())),
             command=("/usr/bin/serve",),
             environment=_PATH,
             ports=("80/tcp",),
@@ -187,7 +187,7 @@ def images_from(busybox: Busybox | None, catatonit: Program | None) -> tuple[Ima
     )
 
 
-def _catatonit_pause(catatonit: Program) -> Image:
+def catatonit_pause(catatonit: Program) -> Image:
     return Image(
         name=PAUSE,
         platform=catatonit.platform,
@@ -197,7 +197,7 @@ def _catatonit_pause(catatonit: Program) -> Image:
     )
 
 
-def _busybox_pause(busybox: Busybox) -> Image:
+def busybox_pause(busybox: Busybox) -> Image:
     files: dict[str, Entry] = {
         "bin/busybox": File(busybox.program.content, _PROGRAM_MODE),
         "bin/sh": HardLink("bin/busybox"),
@@ -213,7 +213,7 @@ def _busybox_pause(busybox: Busybox) -> Image:
     )
 
 
-def _busybox_files(busybox: Busybox) -> dict[str, Entry]:
+def busybox_files(busybox: Busybox) -> dict[str, Entry]:
     # Hard links, as in the published image: masking /bin/ls masks no other command.
     commands = {f"bin/{name}": HardLink("bin/busybox") for name in busybox.commands}
     return {
@@ -225,7 +225,7 @@ def _busybox_files(busybox: Busybox) -> dict[str, Entry]:
     }
 
 
-def _server_files() -> dict[str, Entry]:
+def server_files() -> dict[str, Entry]:
     return {"usr/bin/serve": File(_SERVE, _PROGRAM_MODE), "www/index.html": File(_PAGE)}
 
 

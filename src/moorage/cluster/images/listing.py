@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -20,7 +20,12 @@ from moorage.wire.cri import CriClient, CriError, pb
 # start and a changed package take time. All missing images are loaded from one archive.
 
 
-async def import_images(images: Sequence[Image], store: ImageStore, scratch: Path) -> None:
+async def import_images(
+    images: Sequence[Image],
+    store: ImageStore,
+    scratch: Path,
+    pack: Callable[[Sequence[Image]], bytes] = write_archive,
+) -> None:
     """Load those of the images that a store lacks.
 
     `scratch` is the path of the archive, which is removed at the end. Raises EngineError, OSError.
@@ -29,7 +34,7 @@ async def import_images(images: Sequence[Image], store: ImageStore, scratch: Pat
     if not missing:
         return
     try:
-        await asyncio.to_thread(_write, scratch, missing)
+        await asyncio.to_thread(_write, scratch, missing, pack)
         await store.load(scratch)
     finally:
         await asyncio.to_thread(scratch.unlink, missing_ok=True)
@@ -42,9 +47,9 @@ def _is_there(image: Image, store: ImageStore) -> bool:
         return False
 
 
-def _write(path: Path, images: Sequence[Image]) -> None:
+def _write(path: Path, images: Sequence[Image], pack: Callable[[Sequence[Image]], bytes]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(write_archive(images))
+    path.write_bytes(pack(images))
 
 
 _REMOVE_DEADLINE_S = 120.0

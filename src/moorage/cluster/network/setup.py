@@ -11,7 +11,7 @@ import asyncio
 import json
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from ipaddress import IPv4Network
 from pathlib import Path
@@ -29,6 +29,7 @@ from moorage.cluster.network.rules import (
 from moorage.cluster.network.subnet import (
     FILE_NAME,
     PodNetwork,
+    Route,
     host_routes,
     outward_mtu,
     write_conflist,
@@ -43,13 +44,15 @@ from moorage.network.frame import table_name, tables_removal
 # Network plan: the pod network that a cluster's settings and the host's routes give.
 
 
-def pod_network(settings: Settings, leases: Path) -> PodNetwork:
+def pod_network(
+    settings: Settings, leases: Path, mtu_of: Callable[[Iterable[Route]], int] = outward_mtu
+) -> PodNetwork:
     """Return the pod network; `leases` is the directory of its address leases."""
     return PodNetwork(
         cluster_id=settings.cluster_id,
         subnet=IPv4Network(settings.pod_network),
         leases=leases,
-        mtu=outward_mtu(host_routes()),
+        mtu=mtu_of(host_routes()),
         services=IPv4Network(settings.service_network),
         listeners=settings.listeners,
     )
@@ -86,9 +89,6 @@ def pod_bridges(directory: Path = CNI_CONFIGURATIONS) -> tuple[str, ...]:
     return tuple(name for name in names if isinstance(name, str) and _INTERFACE.fullmatch(name))
 
 
-_INTERFACES = Path("/sys/class/net")
-# libcni caches each plugin's result here, for every caller.
-_CNI_CACHE = Path("/var/lib/cni/results")
 # The interface of a Kubernetes service proxy in mode ipvs.
 _IPVS_INTERFACE = "kube-ipvs0"
 _LOCK_WAIT_S = 10
@@ -137,7 +137,7 @@ async def remove(network: PodNetwork, host: Inventory) -> None:
     if host.firewall.is_usable:
         await _remove_rules(network, host)
     await asyncio.to_thread(_remove_tables, network)
-    bridge = _INTERFACES / network.bridge
+    bridge = network.places.interfaces / network.bridge
     if bridge.exists():
         try:
             await _run(host, "ip", "link", "delete", network.bridge)
@@ -150,10 +150,10 @@ async def remove(network: PodNetwork, host: Inventory) -> None:
 
 def forget(network: PodNetwork, sandbox_ids: Iterable[str] = ()) -> None:
     """Remove CNI's cached results of the network, and of these sandboxes' loopback."""
-    if not _CNI_CACHE.is_dir():
+    if not network.places.cni_cache.is_dir():
         return
     prefixes = (f"{network.name}-", *(f"cni-loopback-{sandbox_id}-" for sandbox_id in sandbox_ids))
-    for entry in _CNI_CACHE.iterdir():
+    for entry in network.places.cni_cache.iterdir():
         if entry.name.startswith(prefixes):
             entry.unlink(missing_ok=True)
 
@@ -177,7 +177,7 @@ def _remove_tables(network: PodNetwork) -> None:
 
 async def _make_bridge(network: PodNetwork, host: Inventory) -> None:
     commands = []
-    if not (_INTERFACES / network.bridge).exists():
+    if not (network.places.interfaces / network.bridge).exists():
         # Without a MAC address of its own, the bridge would take the lowest of its ports'.
         address = "0a:58:" + ":".join(f"{part:02x}" for part in network.gateway.packed)
         commands.append(f"link add {network.bridge} address {address} type bridge")
@@ -208,7 +208,7 @@ async def protect(network: PodNetwork, host: Inventory, interfaces: Sequence[str
         return
     try:
         saved = await _saved_rules(host)
-        refuses = not (_has_route_to_services(network) or _has_service_proxy(saved))
+        refuses = not (_has_route_to_services(network) or _has_service_proxy(network, saved))
         try:
             script = guard_script(network, saved, interfaces=interfaces, refuses_services=refuses)
             await _restore(host, script)
@@ -254,15 +254,15 @@ def _script(network: PodNetwork, saved: str) -> str:
 def _has_route_to_services(network: PodNetwork) -> bool:
     routed = (
         route.network
-        for route in host_routes()
+        for route in host_routes(network.places.routes)
         if route.network.prefixlen and route.interface != network.bridge
     )
     services = network.services
     return services is not None and any(services.overlaps(destination) for destination in routed)
 
 
-def _has_service_proxy(saved: str) -> bool:
-    return has_service_proxy(saved) or (_INTERFACES / _IPVS_INTERFACE).exists()
+def _has_service_proxy(network: PodNetwork, saved: str) -> bool:
+    return has_service_proxy(saved) or (network.places.interfaces / _IPVS_INTERFACE).exists()
 
 
 async def _remove_rules(network: PodNetwork, host: Inventory) -> None:

@@ -31,6 +31,18 @@ _NETWORK_PREFIX = "moorage-"
 _INTERFACE_NAME_BYTES = 15
 
 
+ROUTES = Path("/proc/net/route")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostPlaces:
+    """Where the kernel shows interfaces and routes, and where libcni caches plugins' results."""
+
+    interfaces: Path = Path("/sys/class/net")
+    routes: Path = ROUTES
+    cni_cache: Path = Path("/var/lib/cni/results")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodNetwork:
     """The network of one cluster's pods.
@@ -46,6 +58,7 @@ class PodNetwork:
     mtu: int
     services: IPv4Network | None = None
     listeners: tuple[Listener, ...] = ()
+    places: HostPlaces = HostPlaces()
 
     @property
     def name(self) -> str:
@@ -119,7 +132,6 @@ def _portmap(mark_chain: str) -> dict[str, object]:
     }
 
 
-ROUTES = Path("/proc/net/route")
 POOL = IPv4Network("10.244.0.0/14")
 PREFIX_LENGTH = 24
 DEFAULT_MTU = 1500
@@ -190,10 +202,10 @@ def default_interface(routes: Iterable[Route]) -> str | None:
     return next((route.interface for route in routes if route.network == _DEFAULT_ROUTE), None)
 
 
-def host_routes() -> tuple[Route, ...]:
+def host_routes(table: Path = ROUTES) -> tuple[Route, ...]:
     """Return the IPv4 routes of this host; none if the kernel has no IPv4."""
     try:
-        return parse_routes(ROUTES.read_text())
+        return parse_routes(table.read_text())
     except FileNotFoundError:
         return ()
 

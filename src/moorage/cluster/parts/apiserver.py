@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -27,9 +27,10 @@ from moorage.cluster.settings import Settings
 from moorage.cluster.supervision.readiness import notify_ready
 from moorage.linux.descriptors import raise_descriptor_limit
 from moorage.linux.trust import make_private
-from moorage.wire.engine_ports import engine_listeners, engine_process
+from moorage.wire.engine_ports import EngineProcess
 
 if TYPE_CHECKING:
+    from moorage.cluster.host import Inventory
     from moorage.cluster.network import PodNetwork
 
 _RUNTIME_PLUGINS = frozenset(
@@ -37,7 +38,6 @@ _RUNTIME_PLUGINS = frozenset(
     for plugin in (RuntimePolicyAdmission, RuntimePolicyWrites, RuntimeClassQuotaAdmission)
 )
 """Plugins that Kubernetes does not have."""
-_POLL_S = 10.0
 
 
 async def run(layout: Layout, settings: Settings) -> None:
@@ -45,7 +45,7 @@ async def run(layout: Layout, settings: Settings) -> None:
     raise_descriptor_limit()
     make_private(layout.database.parent)
     options, api_options = options_of(layout, settings)
-    async with _protected_ports(layout, settings), ApiServer(options, api_options) as server:
+    async with protected_ports(layout, settings), ApiServer(options, api_options) as server:
         notify_ready()
         await server.run()
 
@@ -64,7 +64,8 @@ def options_of(layout: Layout, settings: Settings) -> tuple[ServerOptions, ApiOp
         addresses=settings.api_addresses,
         port=settings.api_port,
     )
-    listeners = _engine_listeners(settings)
+    cri = settings.cri if settings.has_node else ""
+    listeners = EngineProcess().listeners(cri, settings.node_ip)
     api_options = ApiOptions(
         signing_key=credentials.signing_key,
         issuer=ISSUER,
@@ -99,8 +100,32 @@ def _admission(settings: Settings) -> AdmissionOptions:
     return structs.replace(options, disabled=options.disabled | _RUNTIME_PLUGINS)
 
 
+class HostRules:
+    """The host's packet filter rules. Modules are imported at use: most API servers need none."""
+
+    async def gather(self, root: Path) -> Inventory:
+        from moorage.cluster.host import gather
+
+        return await gather(root)
+
+    async def protect(self, network: PodNetwork, host: Inventory, bridges: Sequence[str]) -> None:
+        from moorage.cluster.network import protect
+
+        await protect(network, host, bridges)
+
+    async def unprotect(self, network: PodNetwork, host: Inventory) -> None:
+        from moorage.cluster.network import unprotect
+
+        await unprotect(network, host)
+
+
 @asynccontextmanager
-async def _protected_ports(layout: Layout, settings: Settings) -> AsyncIterator[None]:
+async def protected_ports(
+    layout: Layout,
+    settings: Settings,
+    rules: HostRules | None = None,
+    engine: EngineProcess | None = None,
+) -> AsyncIterator[None]:
     """Keep host ports of other clusters' pods off the API server while it listens.
 
     With an external engine, that engine's ports too, and connections to service addresses, which
@@ -114,25 +139,26 @@ async def _protected_ports(layout: Layout, settings: Settings) -> AsyncIterator[
         return
     # Imported here: both are large and most API servers need neither.
     from moorage.cluster.engine.paths import engine_paths
-    from moorage.cluster.host import gather
-    from moorage.cluster.network import pod_bridges, pod_network, protect, unprotect
+    from moorage.cluster.network import pod_bridges, pod_network
 
+    rules, engine = rules or HostRules(), engine or EngineProcess()
     network = pod_network(settings, engine_paths(layout, settings).leases)
-    host = await gather(layout.root)
+    host = await rules.gather(layout.root)
 
     async def guard() -> None:
         bridges = pod_bridges() if settings.has_node else ()
-        guarded = without_own_engine(network, settings, _engine_listeners(settings))
-        await protect(guarded, host, bridges)
+        cri = settings.cri if settings.has_node else ""
+        guarded = without_own_engine(network, settings, engine.listeners(cri, settings.node_ip))
+        await rules.protect(guarded, host, bridges)
 
     await guard()
-    following = asyncio.ensure_future(_follow_engine(settings, guard))
+    following = asyncio.ensure_future(follow_engine(settings, guard, engine))
     try:
         yield
     finally:
         following.cancel()
         await asyncio.gather(following, return_exceptions=True)
-        await unprotect(network, host)
+        await rules.unprotect(network, host)
 
 
 def without_own_engine(
@@ -143,21 +169,16 @@ def without_own_engine(
     return replace(network, listeners=(*settings.listeners, *engine), services=services)
 
 
-async def _follow_engine(settings: Settings, guard: Callable[[], Awaitable[None]]) -> None:
+async def follow_engine(
+    settings: Settings, guard: Callable[[], Awaitable[None]], engine: EngineProcess
+) -> None:
     """Update the rules each time the external engine restarts, which may change its ports."""
     if not settings.has_node or not settings.cri:
         return
-    known_pid = engine_process(settings.cri)
+    known_pid = engine.find(settings.cri)
     while True:
-        await asyncio.sleep(_POLL_S)
-        pid = await asyncio.to_thread(engine_process, settings.cri)
+        await asyncio.sleep(engine.poll_s)
+        pid = await asyncio.to_thread(engine.find, settings.cri)
         if pid is not None and pid != known_pid:
             known_pid = pid
             await guard()
-
-
-def _engine_listeners(settings: Settings) -> tuple[Listener, ...]:
-    """Return an external engine's listeners, which pods cannot have as host ports."""
-    if not settings.has_node or not settings.cri:
-        return ()
-    return engine_listeners(engine_process(settings.cri), ("127.0.0.1", settings.node_ip))

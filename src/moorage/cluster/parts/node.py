@@ -13,7 +13,6 @@ from pathlib import Path
 from moorage.api.clock import SystemClock
 from moorage.api.conditions import is_ready, is_true
 from moorage.api.errors import StatusError
-from moorage.api.host_ports import Listener
 from moorage.api.logs import Log
 from moorage.api.meta import ObjectReference
 from moorage.api.pods import Pod
@@ -56,7 +55,7 @@ from moorage.wire.client.resources import NODES, RUNTIME_INSTALLATIONS, RUNTIME_
 from moorage.wire.client.rest import Client, UnreachableError
 from moorage.wire.client.served import run_when_served
 from moorage.wire.cri import CriClient, engine_pb
-from moorage.wire.engine_ports import engine_listeners, engine_process
+from moorage.wire.engine_ports import EngineProcess
 
 _ENGINE_PATIENCE_S = 5.0
 _POLL_S = 0.02
@@ -269,7 +268,7 @@ def options_of(
         cluster_domain=CLUSTER_DOMAIN,
         cluster_dns=(settings.dns_ip,) if settings.routes_services else (),
         service_environment=_service_environment(settings),
-        listeners=(*settings.listeners, *_engine_listeners(settings)),
+        listeners=(*settings.listeners, *EngineProcess().listeners(settings.cri, settings.node_ip)),
         gates=settings.gates,
         eviction=configuration.eviction,
         static_pod_path=configuration.static_pod_path,
@@ -292,13 +291,6 @@ def _configuration(settings: Settings) -> NodeConfiguration:
     """Return the settings of the file of --kubelet-config. Raises ConfigurationError."""
     path = settings.kubelet_configuration
     return load_configuration(Path(path)) if path else NodeConfiguration()
-
-
-def _engine_listeners(settings: Settings) -> tuple[Listener, ...]:
-    """Return an external engine's listeners; our own engine's part protects its own port."""
-    if not settings.cri:
-        return ()
-    return engine_listeners(engine_process(settings.cri), ("127.0.0.1", settings.node_ip))
 
 
 async def await_engine(socket_path: Path, within_s: float = _ENGINE_PATIENCE_S) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import MutableMapping
 
 from moorage.api.logs import Log
 from moorage.cluster.supervision.supervisor import NOTIFY_VARIABLE, READY_MESSAGE
@@ -10,12 +11,12 @@ from moorage.cluster.supervision.supervisor import NOTIFY_VARIABLE, READY_MESSAG
 log = Log(__name__)
 
 
-def notify_ready() -> None:
+def notify_ready(environment: MutableMapping[str, str] = os.environ) -> None:
     """Report to the process that started this one that it is ready.
 
-    Does nothing without such a process, or if that has stopped waiting.
+    Does nothing without such a process, or if that has stopped waiting. `environment` names it.
     """
-    descriptor = os.environ.pop(NOTIFY_VARIABLE, None)
+    descriptor = environment.pop(NOTIFY_VARIABLE, None)
     if descriptor is None:
         return
     try:

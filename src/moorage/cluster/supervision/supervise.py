@@ -10,12 +10,13 @@ import os
 import shlex
 import signal
 import sys
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from moorage.cluster.access.credentials import Credentials
-from moorage.cluster.layout import ENGINE_SOCKET, RUN, SYSTEM_DATA_DIR, Layout
+from moorage.cluster.layout import ENGINE_SOCKET, SYSTEM_DATA_DIR, Layout
 from moorage.cluster.reservations import Reservations
 from moorage.cluster.settings import CONTROLLERS, SCHEDULER, Settings, SettingsError, load
 from moorage.cluster.supervision.probes import CriProbe, HttpsProbe
@@ -106,7 +107,7 @@ def parts_of(layout: Layout, settings: Settings) -> tuple[Part, ...]:
         )
     ]  # fmt: skip
     if settings.has_node and not settings.cri:
-        engine_probe = CriProbe(RUN / settings.cluster_id / ENGINE_SOCKET)
+        engine_probe = CriProbe(layout.run / settings.cluster_id / ENGINE_SOCKET)
         parts.append(part("engine", "container engine", probe=engine_probe))
         dns = f"port 53 of {settings.dns_address}"
         parts.append(part("dns", "cluster DNS", listens_on=dns))
@@ -144,7 +145,13 @@ def _farewell(layout: Layout, settings: Settings) -> str:
     return f"stopped; the pods go on running: {resume} takes them over, {end} ends them"
 
 
-def become_supervisor(layout: Layout, reservations: Reservations, merged_into: str = "") -> None:
+def become_supervisor(
+    layout: Layout,
+    reservations: Reservations,
+    merged_into: str = "",
+    environment: Mapping[str, str] = os.environ,
+    execute: Callable[[str, list[str]], object] = os.execv,
+) -> None:
     """Replace this process with the supervisor, which inherits the reservations; do not return."""
     reservations.keep_through_exec()
     argv = [
@@ -155,12 +162,17 @@ def become_supervisor(layout: Layout, reservations: Reservations, merged_into: s
         merged_into,
     ]
     sys.stdout.flush()
-    if NOTIFY_VARIABLE in os.environ:
-        os.set_inheritable(int(os.environ[NOTIFY_VARIABLE]), True)
-    os.execv(sys.executable, argv)
+    if NOTIFY_VARIABLE in environment:
+        os.set_inheritable(int(environment[NOTIFY_VARIABLE]), True)
+    execute(sys.executable, argv)
 
 
-def main(argv: list[str]) -> int:
+def main(
+    argv: list[str],
+    parts_of: Callable[[Layout, Settings], tuple[Part, ...]] = parts_of,
+    make: Callable[..., Supervisor] = Supervisor,
+    notify: Callable[[], None] = notify_ready,
+) -> int:
     """Supervise until SIGTERM, SIGINT or SIGHUP. Return the exit status.
 
     Raises SettingsError if the data directory has no settings, or damaged ones.
@@ -172,13 +184,13 @@ def main(argv: list[str]) -> int:
         raise SettingsError(f"{layout.settings}: no such file; `moor up` makes it")
 
     def report(sentence: str) -> None:
-        _print(sentence)
+        print_line(sentence)
         if sentence == COMPLETE:
-            _print(usage(layout, settings, merged_into))
-            notify_ready()
+            print_line(usage(layout, settings, merged_into))
+            notify()
 
     try:
-        stop_signal = Supervisor(layout, parts_of(layout, settings), report).run()
+        stop_signal = make(layout, parts_of(layout, settings), report).run()
     except (AlreadyRunningError, PortTakenError) as error:
         print(f"moor: {error}", file=sys.stderr)
         return 1
@@ -187,7 +199,7 @@ def main(argv: list[str]) -> int:
     return 0
 
 
-def _print(text: str) -> None:
+def print_line(text: str) -> None:
     """Print a line; discard all further ones after standard output fails.
 
     Its reader may have exited, or its disk may be full: neither may end the cluster.

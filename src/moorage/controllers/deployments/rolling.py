@@ -157,9 +157,9 @@ def _fraction(deployment: Deployment, replica_set: ReplicaSet) -> int:
     before = noted_size(replica_set, MAX_REPLICAS) or deployment.status.replicas
     if before == 0:
         return 0
-    return _rounded(size * (wanted + max_surge(deployment)) / before) - size
+    return round_half_away(size * (wanted + max_surge(deployment)) / before) - size
 
 
-def _rounded(value: float) -> int:
+def round_half_away(value: float) -> int:
     """Round to the nearest integer, halves away from zero."""
     return math.floor(value + 0.5) if value >= 0 else math.ceil(value - 0.5)

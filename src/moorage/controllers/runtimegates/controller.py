@@ -7,7 +7,7 @@ events say what a pod waits for, and what to do for one that admission has not p
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from moorage.api.clock import Clock, format_time
@@ -26,7 +26,14 @@ from moorage.api.runtime_group import (
 from moorage.controllers.informers import Informers, wait_synced
 from moorage.controllers.loop import After, Loop, Queued, latest
 from moorage.controllers.objects import Node
-from moorage.controllers.runtimegates.verdict import GATHER_S, UNAVAILABLE, Pace, Verdict, Verdicts
+from moorage.controllers.runtimegates.verdict import (
+    GATHER_S,
+    UNAVAILABLE,
+    Pace,
+    Verdict,
+    Verdicts,
+    judge,
+)
 from moorage.runtimeclass.class_index import ClassIndex
 from moorage.runtimeclass.demands import demanded_features
 from moorage.runtimeclass.index_feed import IndexFeed
@@ -71,6 +78,7 @@ class RuntimeGateController:
         profiles: Informer[RuntimeProfile],
         recorder: EventRecorder,
         clock: Clock,
+        judge: Callable[..., Verdict] = judge,
     ) -> None:
         self._client = client
         self._clock = clock
@@ -85,7 +93,7 @@ class RuntimeGateController:
             clock=clock,
         )
         self._sources = (informers.nodes, informers.runtime_classes, profiles)
-        self._verdicts = Verdicts(self._index)
+        self._verdicts = Verdicts(self._index, judge=judge)
         self._waiting: set[str] = set()
         self._unsettled: set[str] = set()
         self._said: dict[str, PodCondition] = {}

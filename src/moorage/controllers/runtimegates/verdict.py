@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -165,8 +165,11 @@ MOST = 4096
 class Verdicts:
     """Verdicts by the state of an index, each kept until that changes, or there are too many."""
 
-    def __init__(self, index: ClassIndex, most: int = MOST) -> None:
+    def __init__(
+        self, index: ClassIndex, most: int = MOST, judge: Callable[..., Verdict] = judge
+    ) -> None:
         self._index = index
+        self._judge = judge
         self._most = most
         self._known: dict[bytes, Verdict] = {}
         self._version = -1
@@ -194,7 +197,7 @@ class Verdicts:
         if verdict is None:
             if len(self._known) >= self._most:
                 self._known.clear()
-            verdict = self._known[key] = judge(
+            verdict = self._known[key] = self._judge(
                 annotations, spec, self._index, asked[2], is_placeable=is_placeable
             )
         return verdict

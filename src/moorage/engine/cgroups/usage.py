@@ -193,7 +193,7 @@ def _v2(file: str, key: str = "", scale: int = 1, controller: str | None = None)
     return Source(named, file, key, scale, is_v2=True)
 
 
-_USAGE: Mapping[str, tuple[Source, ...]] = {
+USAGE_SOURCES: Mapping[str, tuple[Source, ...]] = {
     # Version 2 counts CPU time in every cgroup, even without its cpu controller.
     "cpu_ns": (_v1("cpuacct", "usage"), _v2("cpu.stat", "usage_usec", 1000, "")),
     "memory": (_v1("memory", "usage_in_bytes"), _v2("memory.current")),
@@ -212,7 +212,7 @@ _USAGE: Mapping[str, tuple[Source, ...]] = {
     "swap_limit": (_v1("memory", "memsw.limit_in_bytes"), _v2("memory.swap.max")),
     "pids": (_v1("pids", "current"), _v2("pids.current")),
 }
-_ACCOUNTS: Mapping[str, tuple[Source, ...]] = {
+ACCOUNT_SOURCES: Mapping[str, tuple[Source, ...]] = {
     "user_ns": (_v1("cpuacct", "usage_user"), _v2("cpu.stat", "user_usec", 1000, "")),
     "system_ns": (_v1("cpuacct", "usage_sys"), _v2("cpu.stat", "system_usec", 1000, "")),
     "periods": (_v1("cpu", "stat", "nr_periods"), _v2("cpu.stat", "nr_periods")),
@@ -237,10 +237,10 @@ class UsageReader:
 
     def __init__(self, cgroups: Cgroups) -> None:
         self._cgroups = cgroups
-        self._usage = _Plan(cgroups, Usage, _USAGE)
-        self._accounts = _Plan(cgroups, Accounts, _ACCOUNTS)
-        self._subgroup_usage = _Plan(cgroups, Usage, _of_one_cgroup(_USAGE))
-        self._subgroup_accounts = _Plan(cgroups, Accounts, _of_one_cgroup(_ACCOUNTS))
+        self._usage = _Plan(cgroups, Usage, USAGE_SOURCES)
+        self._accounts = _Plan(cgroups, Accounts, ACCOUNT_SOURCES)
+        self._subgroup_usage = _Plan(cgroups, Usage, _of_one_cgroup(USAGE_SOURCES))
+        self._subgroup_accounts = _Plan(cgroups, Accounts, _of_one_cgroup(ACCOUNT_SOURCES))
 
     def usage(self, path: str) -> Usage:
         """Return the usage of a cgroup and its descendants; all None without the cgroup.

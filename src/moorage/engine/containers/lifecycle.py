@@ -205,11 +205,16 @@ async def _record_failed_start(
 KILL_DEADLINE_S = 30.0
 
 
-async def stop_container(context: EngineContext, container: Container, grace_s: int) -> None:
+async def stop_container(
+    context: EngineContext,
+    container: Container,
+    grace_s: int,
+    kill_deadline_s: float = KILL_DEADLINE_S,
+) -> None:
     """Stop a container: its stop signal, then SIGKILL after `grace_s`; at once with 0.
 
     Returns when its exit is recorded; a container that does not run is no error. Raises
-    TimeLimitError when it has not exited 30 s after SIGKILL, FailedError.
+    TimeLimitError when it has not exited `kill_deadline_s` after SIGKILL, FailedError.
     """
     if container.record.stage is Stage.STARTING:
         # StartContainer holds the lock until the start has succeeded or failed.
@@ -226,9 +231,9 @@ async def stop_container(context: EngineContext, container: Container, grace_s: 
         if await _exits_within(container, grace_s):
             return
     await signal_task(context, container, signal.SIGKILL)
-    if not await _exits_within(container, KILL_DEADLINE_S):
+    if not await _exits_within(container, kill_deadline_s):
         raise TimeLimitError(
-            f"container {container.id} is still running {KILL_DEADLINE_S:g} s after SIGKILL"
+            f"container {container.id} is still running {kill_deadline_s:g} s after SIGKILL"
         )
 
 
@@ -246,9 +251,11 @@ async def _exits_within(container: Container, limit_s: float) -> bool:
 # Source: CRI `RemoveContainer`.
 
 
-async def remove_container(context: EngineContext, container: Container) -> None:
+async def remove_container(
+    context: EngineContext, container: Container, kill_deadline_s: float = KILL_DEADLINE_S
+) -> None:
     """Remove a container, killing it first. Raises EngineError; can be repeated."""
-    await stop_container(context, container, 0)
+    await stop_container(context, container, 0, kill_deadline_s)
     async with container.lock:
         if context.inventory.containers.get(container.id) is not container:
             return

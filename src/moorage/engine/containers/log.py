@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 
 from moorage.api.clock import Clock
 from moorage.api.logs import Log
@@ -57,8 +57,16 @@ class LogRateLimiter:
     """Throttles the monitors of an engine's containers. `run()` returns only by cancellation."""
 
     def __init__(
-        self, inventory: Inventory, paths: EnginePaths, cgroups: Cgroups, clock: Clock
+        self,
+        inventory: Inventory,
+        paths: EnginePaths,
+        cgroups: Cgroups,
+        clock: Clock,
+        monitor_pid: Callable[[Path], int | None] = monitor_pid,
+        written_bytes: Callable[[int], int | None] = written_bytes,
     ) -> None:
+        self._monitor_pid = monitor_pid
+        self._count_written = written_bytes
         self._inventory = inventory
         self._paths = paths
         self._cgroups = cgroups
@@ -120,16 +128,16 @@ class LogRateLimiter:
         """Return how much the container's monitor has written, None without one. Raises OSError."""
         pid = self._monitors.get(container.id)
         if pid is None:
-            pid = monitor_pid(self._paths.bundle(container.id))
+            pid = self._monitor_pid(self._paths.bundle(container.id))
             if pid is None:
                 return None
             self._monitors[container.id] = pid
-        return written_bytes(pid)
+        return self._count_written(pid)
 
     def _throttle(self, container: Container) -> None:
         path = _throttled_cgroup(container)
         try:
-            pid = monitor_pid(self._paths.bundle(container.id))
+            pid = self._monitor_pid(self._paths.bundle(container.id))
         except OSError:
             pid = None
         if pid is None or pid != self._monitors.pop(container.id):

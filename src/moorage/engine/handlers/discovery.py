@@ -38,7 +38,7 @@ from moorage.linux.trust import distrust
 # override with a typo must not fall back silently to the file that it overrides. Files whose
 # names begin with a dot or do not end in `.toml` are ignored.
 
-_MOST_BYTES = 64 * 1024
+MOST_BYTES = 64 * 1024
 _WRITING_S = 0.15
 """Age in seconds below which an invalid file may be one that its writer has not finished."""
 
@@ -99,7 +99,7 @@ def _paths(directories: Iterable[Path]) -> dict[str, Path]:
 def read_definition(path: Path) -> tuple[HandlerDefinition, bytes]:
     """Read and parse a handler file; return its definition and content. Raises DefinitionError."""
     _require_trusted(path)
-    content = _content(path)
+    content = read_limited(path)
     return parse_definition(path, content), content
 
 
@@ -127,17 +127,18 @@ def _require_trusted(path: Path) -> None:
         )
 
 
-def _content(path: Path) -> bytes:
+def read_limited(path: Path) -> bytes:
+    """Return a definition file's content. Raises DefinitionError for one that is too large."""
     try:
         with path.open("rb") as file:
-            content = file.read(_MOST_BYTES + 1)
+            content = file.read(MOST_BYTES + 1)
     except OSError as error:
         why = error.strerror or str(error)
         raise DefinitionError(
             path, 0, f"it cannot be read: {why}", "correct or remove it"
         ) from error
-    if len(content) > _MOST_BYTES:
-        limit = f"it is larger than {_MOST_BYTES // 1024} KiB"
+    if len(content) > MOST_BYTES:
+        limit = f"it is larger than {MOST_BYTES // 1024} KiB"
         raise DefinitionError(path, 0, limit, "write a handler's definition or remove it")
     return content
 

@@ -220,16 +220,16 @@ def required_programs(
     """Return the programs a handler needs: its own, and the runtime behind runc's shim."""
     options = definition.options
     is_shim = isinstance(options, ShimOptions)
-    own = _runtime_of(definition.binary, definition, is_shim=is_shim, runtimes=tuple(runtimes))
+    own = runtime_of(definition.binary, definition, is_shim=is_shim, runtimes=tuple(runtimes))
     programs = [RequiredProgram(definition.binary, own)]
     behind = options.runtime if isinstance(options, ShimOptions) else None
     if behind is not None:
-        runtime = _runtime_of(behind, definition, is_shim=False, runtimes=tuple(runtimes))
+        runtime = runtime_of(behind, definition, is_shim=False, runtimes=tuple(runtimes))
         programs.append(RequiredProgram(behind, runtime))
     return tuple(programs)
 
 
-def _runtime_of(
+def runtime_of(
     spelled: str, definition: HandlerDefinition, *, is_shim: bool, runtimes: tuple[Runtime, ...]
 ) -> Runtime:
     """Return the known runtime with this program, else a generic one."""

@@ -148,11 +148,14 @@ class HandlerDirectory:
         read_machine: Callable[[], Machine] = this_machine,
         generate_into: Path | None = None,
         query_deadline_s: float = QUERY_DEADLINE_S,
+        patience_s: float = _PATIENCE_S,
     ) -> None:
         """`directories` are in order of precedence; `path` is the search path for programs.
 
-        Known runtimes that are installed and have no file get one in `generate_into`.
+        Known runtimes that are installed and have no file get one in `generate_into`. A burst of
+        changes is waited for during `patience_s` at most.
         """
+        self._patience_s = patience_s
         self._directories = tuple(directory.absolute() for directory in directories)
         self._path = path
         self._read_machine = read_machine
@@ -255,9 +258,9 @@ class HandlerDirectory:
             await self._scan(waits_for_all=False)
 
     async def _quiet(self) -> None:
-        """Return once no change has arrived for `_QUIET_S`, or after `_PATIENCE_S`."""
+        """Return once no change has arrived for `_QUIET_S`, or after the longest wait."""
         loop = asyncio.get_running_loop()
-        latest = loop.time() + _PATIENCE_S
+        latest = loop.time() + self._patience_s
         while self._changed.is_set() and loop.time() < latest:
             self._changed.clear()
             try:

@@ -75,12 +75,17 @@ class _Part:
 
 
 def read_archive(
-    archive: Path, scratch: Path, platform: Platform, limits: ImageLimits | None = None
+    archive: Path,
+    scratch: Path,
+    platform: Platform,
+    limits: ImageLimits | None = None,
+    document_bytes: int = _DOCUMENT_LIMIT_BYTES,
+    entries: int = _ENTRIES_LIMIT,
 ) -> tuple[ArchivedImage, ...]:
     """Return the images in an archive. Blocks.
 
-    `scratch` is a directory for the decompressed copy of a compressed archive. Raises
-    MalformedImageError, OSError.
+    `scratch` is a directory for the decompressed copy of a compressed archive. A JSON document has
+    `document_bytes` at most, the archive so many `entries`. Raises MalformedImageError, OSError.
     """
     with archive.open("rb") as file:
         is_packed = file.read(2) == _GZIP_MAGIC
@@ -94,7 +99,7 @@ def read_archive(
                 f"archive {archive} cannot be decompressed: {error}"
             ) from error
         archive = plain
-    contents = _Contents(archive)
+    contents = _Contents(archive, document_bytes, entries)
     if "index.json" in contents:
         return _read_layout(contents, platform, limits or ImageLimits())
     if "manifest.json" in contents:
@@ -123,8 +128,9 @@ def _copy_bounded(
 class _Contents:
     """The files of an archive by path."""
 
-    def __init__(self, archive: Path) -> None:
+    def __init__(self, archive: Path, document_bytes: int, entries: int) -> None:
         self.path = archive
+        self._document_bytes = document_bytes
         self._parts: dict[str, _Part] = {}
         self._read_bytes = 0
         links: dict[str, str] = {}
@@ -139,8 +145,8 @@ class _Contents:
                     elif entry.islnk():
                         links[path] = entry.linkname
                     opened.members.clear()  # type: ignore[attr-defined]
-                    if len(self._parts) + len(links) > _ENTRIES_LIMIT:
-                        raise MalformedImageError(f"it has more than {_ENTRIES_LIMIT} files")
+                    if len(self._parts) + len(links) > entries:
+                        raise MalformedImageError(f"it has more than {entries} files")
         except tarfile.TarError as error:
             raise MalformedImageError(f"archive {archive} cannot be read: {error}") from error
         # Docker stores equal layers of several images once, and links to them.
@@ -158,7 +164,7 @@ class _Contents:
 
     def document(self, path: str) -> bytes:
         part = self._part(path)
-        if part.length > _DOCUMENT_LIMIT_BYTES:
+        if part.length > self._document_bytes:
             raise MalformedImageError(f"{path} in {self.path} is too large for a JSON document")
         self._read_bytes += part.length
         if self._read_bytes > _DOCUMENTS_LIMIT_BYTES:

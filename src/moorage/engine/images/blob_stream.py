@@ -33,16 +33,18 @@ class BlobStream:
         length: int,
         compression: str,
         limit_bytes: int = _LIMIT_BYTES,
+        chunk_bytes: int = _CHUNK_BYTES,
     ) -> None:
         """Read a blob of `length` bytes from `offset` of a file; it may hold twice `limit_bytes`,
         since an archive has headers and padding beside its content.
 
         Raises LayerError when the compression is unknown or its program is missing.
         """
+        self.chunk_bytes = chunk_bytes
         blob.seek(offset)
         self._blob = blob
         self._left = length
-        self._plain_left = 2 * limit_bytes + _CHUNK_BYTES
+        self._plain_left = 2 * limit_bytes + chunk_bytes
         self._packed = hashlib.sha256()
         # An uncompressed blob is its own content: one hash serves for both.
         self._plain = hashlib.sha256() if compression else self._packed
@@ -74,7 +76,7 @@ class BlobStream:
     def packed(self) -> Iterator[bytes]:
         """Yield the blob as stored. Raises LayerError when it is truncated."""
         while self._left:
-            chunk = self._blob.read(min(_CHUNK_BYTES, self._left))
+            chunk = self._blob.read(min(self.chunk_bytes, self._left))
             if not chunk:
                 raise LayerError("the blob is truncated")
             self._left -= len(chunk)
@@ -85,7 +87,7 @@ class BlobStream:
         """Read to the end. Returns the digests of the blob and of its content. Raises
         LayerError.
         """
-        while self.read(_CHUNK_BYTES):
+        while self.read(self.chunk_bytes):
             continue
         for _ in self.packed():
             continue
@@ -106,7 +108,7 @@ def _open_plain(stream: BlobStream) -> Iterator[bytes]:
     return stream.packed()
 
 
-def _open_gzip(stream: BlobStream) -> Iterator[bytes]:
+def open_gzip(stream: BlobStream) -> Iterator[bytes]:
     decoder = zlib.decompressobj(_GZIP_WBITS)
     is_begun = False
     try:
@@ -121,7 +123,7 @@ def _open_gzip(stream: BlobStream) -> Iterator[bytes]:
                     continue
                 is_begun = True
                 # Bounded: a few compressed bytes may expand to gigabytes.
-                plain = decoder.decompress(chunk, _CHUNK_BYTES)
+                plain = decoder.decompress(chunk, stream.chunk_bytes)
                 chunk = decoder.unused_data if decoder.eof else decoder.unconsumed_tail
                 if plain:
                     yield plain
@@ -165,7 +167,7 @@ def _zstd_chunks(stream: BlobStream, program: subprocess.Popen[bytes]) -> Iterat
     # Daemonic: when unpacking fails early, the writer must not keep the process alive.
     feeder = threading.Thread(target=feed, daemon=True)
     feeder.start()
-    while chunk := source.read(_CHUNK_BYTES):
+    while chunk := source.read(stream.chunk_bytes):
         yield chunk
     feeder.join()
     status = program.wait()
@@ -176,6 +178,6 @@ def _zstd_chunks(stream: BlobStream, program: subprocess.Popen[bytes]) -> Iterat
 
 _DECODERS: dict[str, Callable[[BlobStream], Iterator[bytes]]] = {
     "": _open_plain,
-    "gzip": _open_gzip,
+    "gzip": open_gzip,
     "zstd": _open_zstd,
 }

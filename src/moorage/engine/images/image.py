@@ -101,13 +101,15 @@ class _Blob(msgspec.Struct):
     config: _Process | None = None
 
 
-def read_configuration(blob: bytes) -> tuple[ImageConfiguration, tuple[str, ...]]:
+def read_configuration(
+    blob: bytes, most_bytes: int = DOCUMENT_LIMIT_BYTES
+) -> tuple[ImageConfiguration, tuple[str, ...]]:
     """Parse a configuration blob. Returns the configuration and the diff-ids from the bottom up.
 
     Raises MalformedImageError.
     """
-    if len(blob) > DOCUMENT_LIMIT_BYTES:
-        raise MalformedImageError(f"its configuration is larger than {DOCUMENT_LIMIT_BYTES} bytes")
+    if len(blob) > most_bytes:
+        raise MalformedImageError(f"its configuration is larger than {most_bytes} bytes")
     try:
         read = msgspec.json.decode(blob, type=_Blob)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

@@ -159,7 +159,7 @@ def pack_layer(tree: Path, record: LayerRecord, target: BinaryIO) -> None:
         _pack_entry(archive, tree, "./", links)
         if "" in opaque:
             image_layout.add_file(archive, _OPAQUE, b"")
-        for path in _paths(tree):
+        for path in paths_below(tree):
             if path in hidden:
                 # Overlayfs's own whiteout, if the tree has it.
                 continue
@@ -215,7 +215,7 @@ def _pax_xattrs(place: Path) -> dict[str, str]:
     }
 
 
-def _paths(tree: Path) -> Iterator[str]:
+def paths_below(tree: Path) -> Iterator[str]:
     """Yield the paths below a tree, parents first, sorted; without recursion."""
     waiting = _names(tree, "")
     while waiting:

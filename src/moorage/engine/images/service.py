@@ -31,7 +31,9 @@ class ImageServicer:
         images: ImageStore,
         handler_names: Callable[[], Collection[str]],
         platform_of: Callable[[str], str] = lambda _handler: "",
+        images_a_message: int = _IMAGES_A_MESSAGE,
     ) -> None:
+        self._images_a_message = images_a_message
         self._platform_of = platform_of
         self._images = images
         self._handler_names = handler_names
@@ -45,8 +47,9 @@ class ImageServicer:
     ) -> AsyncIterator[pb.StreamImagesResponse]:
         """Yield the list in several messages, each well below the message size limit."""
         images = self._filtered(request.filter.image.image)
-        for begin in range(0, len(images), _IMAGES_A_MESSAGE):
-            part = images[begin : begin + _IMAGES_A_MESSAGE]
+        step = self._images_a_message
+        for begin in range(0, len(images), step):
+            part = images[begin : begin + step]
             yield pb.StreamImagesResponse(images=[image_message(image) for image in part])
 
     async def image_status(self, request: pb.ImageStatusRequest) -> pb.ImageStatusResponse:

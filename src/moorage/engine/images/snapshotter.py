@@ -10,8 +10,8 @@ import errno
 import os
 import re
 import tempfile
-from collections.abc import Collection, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import Protocol
 
@@ -65,7 +65,7 @@ class Native:
         try:
             for layer in layers:
                 record = read_record(layer)
-                _hide(scratch, record.whiteouts, record.opaques)
+                hide(scratch, record.whiteouts, record.opaques)
                 TreeCopy(owner, set(record.whiteouts)).tree(tree_of(layer), scratch)
             scratch.rename(root)
         except BaseException:
@@ -82,7 +82,7 @@ def _owner(mappings: IdMappings | None) -> Owner:
     )
 
 
-def _hide(root: Path, whiteouts: Collection[str], opaques: Collection[str]) -> None:
+def hide(root: Path, whiteouts: Collection[str], opaques: Collection[str]) -> None:
     """Remove the entries that a layer hides."""
     for path in opaques:
         with _descended(root, Path(path).parts) as place:
@@ -140,7 +140,7 @@ class Overlayfs:
             # first, so that an upper directory implies both.
             work.mkdir(exist_ok=True, mode=0o700)
             _make_alike(upper, lowers[0], mappings)
-        with _mapped(lowers, mappings, self._scratch) as shown:
+        with mapped_layers(lowers, mappings, self._scratch) as shown:
             _mount(target, shown, (upper, work))
 
     def mount_read_only(self, home: Path, layers: Sequence[Path], target: Path) -> None:
@@ -211,15 +211,20 @@ def _fits(text: str, paths: Sequence[str]) -> bool:
 
 
 @contextmanager
-def _mapped(
-    lowers: Sequence[Path], mappings: IdMappings | None, scratch: Path
+def mapped_layers(
+    lowers: Sequence[Path],
+    mappings: IdMappings | None,
+    scratch: Path,
+    open_namespace: Callable[[IdMappings], AbstractContextManager[int]] = user_namespace,
+    mount: Callable[[Path, Path, int], None] = mount_idmapped,
+    unmount: Callable[[Path], object] = unmount,
 ) -> Iterator[list[Path]]:
     """Yield idmapped mounts of the directories while a mount on them is created."""
     if mappings is None:
         yield list(lowers)
         return
     with ExitStack() as stack:
-        namespace = stack.enter_context(user_namespace(mappings))
+        namespace = stack.enter_context(open_namespace(mappings))
         place = Path(tempfile.mkdtemp(prefix="idmap-", dir=scratch))
         stack.callback(place.rmdir)
         shown: list[Path] = []
@@ -232,7 +237,7 @@ def _mapped(
                 point = place / str(len(points))
                 point.mkdir()
                 stack.callback(point.rmdir)
-                mount_idmapped(holder, point, namespace)
+                mount(holder, point, namespace)
                 stack.callback(unmount, point)
                 points[holder] = point
             shown.append(point / lower.relative_to(holder))

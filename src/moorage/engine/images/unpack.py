@@ -131,9 +131,9 @@ class Extraction:
 
     def add(self, archive: tarfile.TarFile, entry: tarfile.TarInfo) -> None:
         """Extract an entry. Raises LayerError, OSError."""
-        path = _path(entry.name)
+        path = member_path(entry.name)
         self._budget.entry(path)
-        _check_numbers(path, entry)
+        check_numbers(path, entry)
         directory, _, name = path.rpartition("/")
         if name.startswith(_WHITEOUT):
             self._hide(directory, name)
@@ -223,7 +223,7 @@ class Extraction:
         os.symlink(entry.linkname, f"/{path}")
 
     def _hard_link(self, path: str, entry: tarfile.TarInfo) -> None:
-        target = _path(entry.linkname)
+        target = member_path(entry.linkname)
         if target not in self._made:
             # Only entries of this layer: a link must not reach a mark or an implied directory.
             raise LayerError(f"hard link {path} to {target}, which is not in the layer before it")
@@ -275,7 +275,7 @@ class Extraction:
         os.utime(full, ns=(moment, moment), follow_symlinks=False)
 
 
-def _path(name: str) -> str:
+def member_path(name: str) -> str:
     """Return a path below the root without dots. Raises LayerError if it leaves the root."""
     parts = [part for part in name.split("/") if part not in ("", ".")]
     if ".." in parts or "\0" in name:
@@ -293,7 +293,7 @@ def _attributes(entry: tarfile.TarInfo) -> dict[str, bytes]:
     return attributes
 
 
-def _check_numbers(path: str, entry: tarfile.TarInfo) -> None:
+def check_numbers(path: str, entry: tarfile.TarInfo) -> None:
     """Refuse numbers out of range; PAX headers hold any. Raises LayerError."""
     if entry.size < 0:
         raise LayerError(f"entry {path} has a negative size")

@@ -7,7 +7,7 @@ mostly one call for each mount. Source: containerd, for creating an absent sourc
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -52,7 +52,13 @@ class Findings:
 
 
 def look_up_container(
-    config: pb.ContainerConfig, handler: HandlerTraits, host: HostFacts, cdi: CdiDirectories
+    config: pb.ContainerConfig,
+    handler: HandlerTraits,
+    host: HostFacts,
+    cdi: CdiDirectories,
+    *,
+    distrust: Callable[[Path], object] = distrust,
+    profiles: Path = APP_ARMOR_PROFILES,
 ) -> Findings:
     """Look up the facts for a container's spec. Blocks.
 
@@ -79,7 +85,7 @@ def look_up_container(
         devices=tuple({device.path: device for device in devices}.values()),
         edits=edits,
         seccomp=_profile(security, handler, host),
-        app_armor=_loaded_profiles(security, host),
+        app_armor=_loaded_profiles(security, host, profiles),
     )
 
 
@@ -131,11 +137,13 @@ def _profile(security: SecurityContext, handler: HandlerTraits, host: HostFacts)
     return read_profile(chosen.path) if chosen.path else None
 
 
-def _loaded_profiles(security: SecurityContext, host: HostFacts) -> frozenset[str]:
+def _loaded_profiles(
+    security: SecurityContext, host: HostFacts, profiles: Path = APP_ARMOR_PROFILES
+) -> frozenset[str]:
     if not needs_app_armor_profiles(security, host):
         return frozenset()
     try:
-        return parse_app_armor_profiles(APP_ARMOR_PROFILES.read_text())
+        return parse_app_armor_profiles(profiles.read_text())
     except OSError as error:
         raise InvalidError(
             f"the loaded apparmor profiles cannot be read: {error.strerror}; mount securityfs on "

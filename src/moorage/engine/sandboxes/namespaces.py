@@ -7,6 +7,7 @@ namespace is created, if the pod wants its own.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
@@ -47,6 +48,7 @@ def write_files(
     hostname: str,
     addresses: tuple[str, ...],
     mappings: IdMappings | None = None,
+    mount: Callable[[str, Path, str, str, int], None] = mount,
 ) -> SandboxFiles:
     """Write a sandbox's files and mount its shared memory. Returns their paths. Raises OSError.
 
@@ -92,7 +94,7 @@ def hosts_text(hostname: str, addresses: tuple[str, ...], *, is_on_host: bool) -
     return _HOSTS + own
 
 
-def resolver_text(config: pb.PodSandboxConfig) -> str:
+def resolver_text(config: pb.PodSandboxConfig, host_file: Path = _HOST_RESOLV_CONF) -> str:
     """Return resolv.conf: from the pod's DNS configuration, else the host's own."""
     dns = config.dns_config
     lines = [f"nameserver {server}" for server in dns.servers]
@@ -102,7 +104,7 @@ def resolver_text(config: pb.PodSandboxConfig) -> str:
         lines.append(f"options {' '.join(dns.options)}")
     if lines:
         return "\n".join(lines) + "\n"
-    return _HOST_RESOLV_CONF.read_text() if _HOST_RESOLV_CONF.exists() else ""
+    return host_file.read_text() if host_file.exists() else ""
 
 
 # Pod cgroup: created before the sandbox if the CRI client has not created it, removed with it.

@@ -52,8 +52,15 @@ class _Measurement:
 class Statistics:
     """Measures on one host and keeps the last readings for rates. Safe for concurrent use."""
 
-    def __init__(self, cgroups: Cgroups, clock: Clock, start: Start | None = None) -> None:
+    def __init__(
+        self,
+        cgroups: Cgroups,
+        clock: Clock,
+        start: Start | None = None,
+        layer_deadline_s: float = _LAYER_DEADLINE_S,
+    ) -> None:
         """`start` runs the measurements of layers, which may outlast a request."""
+        self._layer_deadline_s = layer_deadline_s
         self._sampler = Sampler(cgroups, clock)
         self._rates = CpuRates()
         self._start = start or Background().start
@@ -111,7 +118,7 @@ class Statistics:
             known.ended.clear()
             self._start(self._measure(subject, known))
         try:
-            async with asyncio.timeout(_LAYER_DEADLINE_S):
+            async with asyncio.timeout(self._layer_deadline_s):
                 await known.ended.wait()
         except TimeoutError:
             log.debug("writable layer takes long to measure", container=subject.id)

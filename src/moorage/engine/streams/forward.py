@@ -140,7 +140,7 @@ class Pairs:
         Returns False for an unknown type, an invalid port, a second stream of a type, and a port
         that differs from the other stream's.
         """
-        kind, port = stream.headers.get("streamtype", ""), _port(stream.headers)
+        kind, port = stream.headers.get("streamtype", ""), forwarded_port(stream.headers)
         if kind not in _TYPES or port is None:
             return False
         request = _request_of(stream, kind)
@@ -197,7 +197,7 @@ def _request_of(stream: SpdyStream, kind: str) -> str:
     return f"#{stream.number if kind == 'error' else stream.number - 2}"
 
 
-def _port(headers: Mapping[str, str]) -> int | None:
+def forwarded_port(headers: Mapping[str, str]) -> int | None:
     """Return the port of a stream, None for an invalid one."""
     text = headers.get("port", "")
     if not text.isascii() or not text.isdecimal() or len(text) > len(str(_LARGEST_PORT)):

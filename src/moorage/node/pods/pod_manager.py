@@ -32,7 +32,14 @@ _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 60.0
 class PodManager:
     """Pod workers by pod UID. `run()` starts them and blocks until cancelled."""
 
-    def __init__(self, context: NodeContext, pods: Informer[Pod], node: NodeObject) -> None:
+    def __init__(
+        self,
+        context: NodeContext,
+        pods: Informer[Pod],
+        node: NodeObject,
+        make_worker: Callable[..., PodWorker] = PodWorker,
+    ) -> None:
+        self._make_worker = make_worker
         self._context = context
         self._pods = pods
         self._node = node
@@ -130,7 +137,7 @@ class PodManager:
             log.info("pod refused", pod=format_pod(pod), reason=termination.reason)
             self._context.events.pod(pod, WARNING, termination.reason, termination.message)
         record = self._context.allocations.read(pod.metadata.uid) if is_taken_over else None
-        worker = PodWorker(pod, self._context, refusal=termination, record=record)
+        worker = self._make_worker(pod, self._context, refusal=termination, record=record)
         worker.on_over(self._settle)
         if worker.is_active and not is_taken_over:
             # A pod that the API shows as ended may still hold the room.

@@ -229,7 +229,7 @@ class Checks:
             if probe.http_get is not None:
                 return await self._http_get(probe.http_get, container, address, timeout_s)
             if probe.tcp_socket is not None:
-                return await _tcp(probe.tcp_socket, container, address, timeout_s)
+                return await check_tcp(probe.tcp_socket, container, address, timeout_s)
             if probe.grpc is not None:
                 return await _grpc(probe.grpc, address, timeout_s)
         except ValueError as error:
@@ -277,7 +277,7 @@ def _timed_out(command: list[str], timeout_s: int) -> str:
     return f'command timed out: "{" ".join(command)}" timed out after {timeout_s}s'
 
 
-async def _tcp(
+async def check_tcp(
     action: TCPSocketAction, container: AnyContainer, address: str, timeout_s: int
 ) -> CheckResult:
     host, port = action.host or address, resolve_port(action.port, container)
@@ -304,7 +304,7 @@ async def _grpc(action: GRPCAction, address: str, timeout_s: int) -> CheckResult
         target, options=[("grpc.primary_user_agent", f"kube-probe/{MAJOR}.{MINOR}")]
     ) as channel:
         check = channel.unary_unary(
-            _HEALTH, request_serializer=_request, response_deserializer=_status
+            _HEALTH, request_serializer=health_request, response_deserializer=health_status
         )
         try:
             async with asyncio.timeout(timeout_s):
@@ -318,14 +318,14 @@ async def _grpc(action: GRPCAction, address: str, timeout_s: int) -> CheckResult
         try:
             status = await check(action.service or "", timeout=timeout_s)
         except aio.AioRpcError as error:
-            return CheckResult(Outcome.FAILURE, _grpc_failure(error, spoken))
+            return CheckResult(Outcome.FAILURE, grpc_failure(error, spoken))
     if status == _SERVING:
         return CheckResult(Outcome.SUCCESS, "service healthy")
     name = _HEALTH_NAMES.get(status, str(status))
     return CheckResult(Outcome.FAILURE, f'service unhealthy (responded with "{name}")')
 
 
-def _grpc_failure(error: aio.AioRpcError, spoken: str) -> str:
+def grpc_failure(error: aio.AioRpcError, spoken: str) -> str:
     match error.code():
         case grpc.StatusCode.UNIMPLEMENTED:
             return (
@@ -337,7 +337,7 @@ def _grpc_failure(error: aio.AioRpcError, spoken: str) -> str:
     return f"error: health rpc probe failed: {error.details()}"
 
 
-def _request(service: str) -> bytes:
+def health_request(service: str) -> bytes:
     """Encode a HealthCheckRequest: field 1, a string."""
     name = service.encode()
     return b"\x0a" + _varint(len(name)) + name if name else b""
@@ -351,6 +351,6 @@ def _varint(value: int) -> bytes:
     return bytes([*encoded, value])
 
 
-def _status(reply: bytes) -> int:
+def health_status(reply: bytes) -> int:
     """Decode a HealthCheckResponse: field 1, an enum; 0 when it is absent."""
     return reply[1] if len(reply) >= 2 and reply[0] == 0x08 else 0

@@ -103,8 +103,9 @@ class ExecResult:
 class Engine:
     """One container engine behind its CRI socket."""
 
-    def __init__(self, cri: CriClient) -> None:
+    def __init__(self, cri: CriClient, reconnect_s: float = RECONNECT_S) -> None:
         self.cri = cri
+        self._reconnect_s = reconnect_s
 
     async def version(self) -> EngineVersion:
         """Return name and version. Raises CriError when a field is missing."""
@@ -299,12 +300,12 @@ class Engine:
 
     async def exec_url(self, request: pb.ExecRequest) -> str:
         """Return the URL at which the engine serves an interactive command's streams."""
-        reply = await self.cri.call(self.cri.runtime.Exec, request, reconnect_s=RECONNECT_S)
+        reply = await self.cri.call(self.cri.runtime.Exec, request, reconnect_s=self._reconnect_s)
         return _url("Exec", reply.url)
 
     async def attach_url(self, request: pb.AttachRequest) -> str:
         """Return the URL at which the engine serves a container's streams."""
-        reply = await self.cri.call(self.cri.runtime.Attach, request, reconnect_s=RECONNECT_S)
+        reply = await self.cri.call(self.cri.runtime.Attach, request, reconnect_s=self._reconnect_s)
         return _url("Attach", reply.url)
 
     async def port_forward_url(self, sandbox_id: str, ports: Sequence[int]) -> str:
@@ -312,7 +313,7 @@ class Engine:
         reply = await self.cri.call(
             self.cri.runtime.PortForward,
             pb.PortForwardRequest(pod_sandbox_id=sandbox_id, port=ports),
-            reconnect_s=RECONNECT_S,
+            reconnect_s=self._reconnect_s,
         )
         return _url("PortForward", reply.url)
 

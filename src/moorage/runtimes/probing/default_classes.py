@@ -32,20 +32,22 @@ _TRIES = 5
 log = Log(__name__)
 
 
-async def create_classes(client: Client, handlers: Mapping[str, str]) -> tuple[str, ...]:
+async def create_classes(
+    client: Client, handlers: Mapping[str, str], most: int = MOST_CLASSES
+) -> tuple[str, ...]:
     """Create a class for each handler without a record of one; return the names of new classes.
 
     `handlers` maps each handler to its isolation level, empty while that is unknown. Skips the
-    default handler, whose name is empty, and those beyond `MOST_CLASSES`, which is logged. Raises
+    default handler, whose name is empty, and those beyond `most`, which is logged. Raises
     StatusError.
     """
     for _ in range(_TRIES):
         record = await _read_record(client)
         recorded = _listed(record)
         wanted = sorted({handler for handler in handlers if handler} - recorded)
-        new = wanted[: max(0, MOST_CLASSES - len(recorded))]
+        new = wanted[: max(0, most - len(recorded))]
         if len(new) < len(wanted):
-            log.warning("too many handlers for classes", limit=MOST_CLASSES, left_out=wanted[-1])
+            log.warning("too many handlers for classes", limit=most, left_out=wanted[-1])
         if not new:
             return ()
         created = [name for name in new if await _create(client, name, handlers[name])]

@@ -163,7 +163,7 @@ class PodCarrier:
     @asynccontextmanager
     async def _started(
         self, handler: str, container: ProbeContainer, deadline_s: float
-    ) -> AsyncIterator[_PodProbe]:
+    ) -> AsyncIterator[PodProbe]:
         """Create a pod and wait for its start; delete it on exit.
 
         Raises ProbeRefusedError, StatusError, UnreachableError.
@@ -188,11 +188,11 @@ class PodCarrier:
     @asynccontextmanager
     async def _pod(
         self, container: ProbeContainer, place: PodPlace, started_s: float, deadline_s: float
-    ) -> AsyncIterator[_PodProbe]:
+    ) -> AsyncIterator[PodProbe]:
         self._running.add(place.name)
         try:
             pod = await self._create(pod_manifest(container, place))
-            probe = _PodProbe(self._client, pod, started_s)
+            probe = PodProbe(self._client, pod, started_s)
             try:
                 async with asyncio.timeout(deadline_s):
                     await probe.wait_started()
@@ -281,7 +281,7 @@ class PodCarrier:
             ) from None
 
 
-class _PodProbe:
+class PodProbe:
     """A pod whose container was started. `RunningProbe` documents the methods."""
 
     cgroup = ""

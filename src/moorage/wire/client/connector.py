@@ -27,7 +27,8 @@ class Connector(aiohttp.TCPConnector):
     `close` cancels those that are under way.
     """
 
-    def __init__(self, **options: Any) -> None:
+    def __init__(self, *, opening_s: float = OPENING_S, **options: Any) -> None:
+        self._opening_s = opening_s
         super().__init__(**options)
         self._openings: set[asyncio.Task[ResponseHandler]] = set()
 
@@ -52,7 +53,7 @@ class Connector(aiohttp.TCPConnector):
         traces: list[Any],
         timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109
     ) -> ResponseHandler:
-        async with asyncio.timeout(OPENING_S):
+        async with asyncio.timeout(self._opening_s):
             return await super()._create_connection(req, traces, timeout)
 
     async def close(self, *, abort_ssl: bool = False) -> None:

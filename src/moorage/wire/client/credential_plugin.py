@@ -111,7 +111,7 @@ def _has_expired(credential: Credential, now: datetime) -> bool:
     return credential.expires_at is not None and now >= credential.expires_at
 
 
-async def run_plugin(plugin: CredentialPlugin) -> Credential:
+async def run_plugin(plugin: CredentialPlugin, silent_s: float = _SILENT_S) -> Credential:
     """Run a plugin and return what it printed. Its standard error is this process's.
 
     Raises CredentialPluginError if it cannot run, fails, takes too long or prints no credential.
@@ -133,7 +133,7 @@ async def run_plugin(plugin: CredentialPlugin) -> Credential:
         # A group of its own can be ended as a whole, but has no terminal to ask on.
         process_group=None if is_interactive else 0,
     )
-    limit_s = _INTERACTIVE_S if is_interactive else _SILENT_S
+    limit_s = _INTERACTIVE_S if is_interactive else silent_s
     try:
         async with asyncio.timeout(limit_s):
             output = await _read(plugin, process)

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
 
+import msgspec
 from aiohttp import web
 
 from moorage.api.clock import Clock
@@ -101,11 +102,17 @@ class ServedCertificate:
 _BACKLOG = 1024
 # Connections accepted per callback, before the event loop runs other work.
 _BATCH = 64
-_SWEEP_S = 1.0
-# Pause after the process has run out of descriptors.
-_PAUSE_S = 0.2
-# Longest wait for the peer's TLS close_notify, during which a descriptor is held.
-_TLS_END_S = 5.0
+
+
+class AcceptorTimes(msgspec.Struct, frozen=True, kw_only=True):
+    """Seconds between sweeps, and of the pause when the process is out of descriptors.
+
+    `tls_end_s` is the longest wait for the peer's TLS close_notify, which holds a descriptor.
+    """
+
+    sweep_s: float = 1.0
+    pause_s: float = 0.2
+    tls_end_s: float = 5.0
 
 
 class Acceptor:
@@ -122,8 +129,12 @@ class Acceptor:
         limits: Limits,
         tls: ssl.SSLContext | None = None,
         at_once: AtOnce | None = None,
+        *,
+        table: ConnectionTable | None = None,
+        times: AcceptorTimes | None = None,
     ) -> None:
         """`at_once` answers requests without the server's handler, where it can."""
+        self._times = times or AcceptorTimes()
         self._server = server
         self._listeners = listeners
         self._tls = tls
@@ -133,7 +144,7 @@ class Acceptor:
         self._opening: set[asyncio.Task[None]] = set()
         self._timers: dict[socket.socket, asyncio.TimerHandle] = {}
         self._refused = 0
-        self.table = ConnectionTable(limits)
+        self.table = table or ConnectionTable(limits)
 
     async def __aenter__(self) -> Self:
         for listener in self._listeners:
@@ -154,6 +165,11 @@ class Acceptor:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
+    @property
+    def opening(self) -> int:
+        """Return how many accepted connections are being opened."""
+        return len(self._opening)
+
     def _accept(self, listener: socket.socket) -> None:
         for _ in range(_BATCH):
             try:
@@ -167,7 +183,7 @@ class Acceptor:
             self._admit(connection, peer)
 
     def _admit(self, connection: socket.socket, peer: tuple[str, int]) -> None:
-        opening = _Opening(connection)
+        opening = Opening(connection)
         address = peer[0]
         is_local = _is_local(address, connection)
         place = Place(address, is_local, opening.abort, opening.is_waiting)
@@ -187,14 +203,14 @@ class Acceptor:
         self._opening.add(task)
         task.add_done_callback(self._opening.discard)
 
-    async def _open(self, opening: _Opening, protocol: HttpConnection, place: Place) -> None:
+    async def _open(self, opening: Opening, protocol: HttpConnection, place: Place) -> None:
         try:
             await self._loop.connect_accepted_socket(
                 lambda: protocol,
                 opening.socket,
                 ssl=self._tls,
                 # The table's handshake deadline expires before the event loop's.
-                ssl_shutdown_timeout=None if self._tls is None else _TLS_END_S,
+                ssl_shutdown_timeout=None if self._tls is None else self._times.tls_end_s,
             )
         except OSError as error:
             log.debug("connection not opened", peer=place.address, reason=error)
@@ -210,7 +226,7 @@ class Acceptor:
         log.warning("connections are not accepted now", reason=error)
         self.table.drop_unproven()
         self._loop.remove_reader(listener)
-        self._timers[listener] = self._loop.call_later(_PAUSE_S, self._resume, listener)
+        self._timers[listener] = self._loop.call_later(self._times.pause_s, self._resume, listener)
 
     def _resume(self, listener: socket.socket) -> None:
         self._loop.add_reader(listener, self._accept, listener)
@@ -222,14 +238,14 @@ class Acceptor:
 
     async def _sweep(self) -> None:
         while True:
-            await asyncio.sleep(_SWEEP_S)
+            await asyncio.sleep(self._times.sweep_s)
             self.table.sweep()
             if self._refused:
                 log.info("connections were refused", count=self._refused, open=self.table.size)
                 self._refused = 0
 
 
-class _Opening:
+class Opening:
     """An accepted connection; `protocol` is set once it is open."""
 
     def __init__(self, connection: socket.socket) -> None:

@@ -48,6 +48,11 @@ class IdleTimer:
         self._tightened = asyncio.Event()
         self.touch()
 
+    @property
+    def idle_s(self) -> float:
+        """Return the seconds since the last activity."""
+        return self._clock.monotonic() - self._last
+
     def touch(self) -> None:
         """Restart the timer: there was traffic."""
         self._last = self._clock.monotonic()
@@ -196,7 +201,7 @@ class Connection(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
         self._is_over_tls = transport.get_extra_info("sslcontext") is not None
         self._transport.set_write_buffer_limits(high=_WRITE_HIGH_BYTES)
-        _keep_alive(transport.get_extra_info("socket"))
+        keep_alive(transport.get_extra_info("socket"))
 
     def data_received(self, data: bytes) -> None:
         self._inbox.feed(data)
@@ -232,7 +237,8 @@ class Connection(asyncio.Protocol):
         self._writable.set()
 
 
-def _keep_alive(sock: socket.socket | None) -> None:
+def keep_alive(sock: socket.socket | None) -> None:
+    """Have the kernel probe an idle TCP connection."""
     if sock is None or sock.family not in (socket.AF_INET, socket.AF_INET6):
         return
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)

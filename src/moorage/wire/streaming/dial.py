@@ -143,7 +143,7 @@ async def dial(
     limits = deadlines or Deadlines()
     try:
         async with asyncio.timeout(limits.dial_s):
-            connection = await _connect(upstream)
+            connection = await connect(upstream)
     except (OSError, ssl.SSLError, ValueError) as error:
         raise DialError.of(upstream, str(error) or "timed out") from error
     async with connection:
@@ -155,7 +155,8 @@ async def dial(
         yield answer
 
 
-async def _connect(upstream: Upstream) -> Connection:
+async def connect(upstream: Upstream) -> Connection:
+    """Connect to an upstream. Raises OSError."""
     loop = asyncio.get_running_loop()
     url = URL(upstream.url, encoded=True)
     if url.scheme not in ("http", "https") or not url.host:

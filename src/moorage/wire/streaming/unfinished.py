@@ -45,11 +45,11 @@ class Unfinished:
         """
         connection: Any = request.protocol
         if connection._payload_parser is not None:
-            parser = _CountingParser(connection._payload_parser, websocket, self._budget, user)
+            parser = CountingParser(connection._payload_parser, websocket, self._budget, user)
             connection._payload_parser = parser
 
 
-class _CountingParser:
+class CountingParser:
     """Wraps the library's parser of one websocket; counts the unfinished message's bytes."""
 
     def __init__(

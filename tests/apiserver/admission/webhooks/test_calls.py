@@ -13,7 +13,6 @@ import pytest
 from moorage.api.errors import InternalError, ServerTimeoutError, StatusError
 from moorage.apiserver.admission.admission_request import Patching
 from moorage.apiserver.admission.webhooks import Dispatch, MutatingWebhooks, ValidatingWebhooks
-from moorage.apiserver.admission.webhooks import dispatch as dispatch_module
 from moorage.apiserver.admission.webhooks.sources import CachedWebhooks, Webhook
 from moorage.apiserver.cel.evaluator import Evaluator
 from moorage.apiserver.registry.codec import Codec
@@ -35,7 +34,12 @@ _LABELS = {"default": {"tier": "front"}}
 
 
 @pytest.fixture
-async def dispatch() -> AsyncIterator[Dispatch]:
+def deadline_s() -> float:
+    return 60.0
+
+
+@pytest.fixture
+async def dispatch(deadline_s: float) -> AsyncIterator[Dispatch]:
     def no_service(*_: object) -> str:
         raise AssertionError("webhooks are reached by URL here")
 
@@ -43,7 +47,7 @@ async def dispatch() -> AsyncIterator[Dispatch]:
         return {"metadata": {"name": name, "labels": _LABELS[name]}} if name in _LABELS else None
 
     async with Evaluator() as evaluator, WebhookClient(no_service) as client:
-        yield Dispatch(client, evaluator, namespace, deny_all)
+        yield Dispatch(client, evaluator, namespace, deny_all, deadline_s)
 
 
 def source(hooks: WebhookServer, *listed: Json) -> Source:
@@ -253,10 +257,10 @@ async def test_a_webhook_is_sent_its_timeout(
     assert f"/none?timeout={expected}" in caught.value.message
 
 
+@pytest.mark.parametrize("deadline_s", [0.2])
 async def test_all_webhooks_of_a_request_have_one_time_limit(
-    hooks: WebhookServer, dispatch: Dispatch, monkeypatch: pytest.MonkeyPatch
+    hooks: WebhookServer, dispatch: Dispatch
 ) -> None:
-    monkeypatch.setattr(dispatch_module, "DEADLINE_S", 0.2)
 
     async def hang(_: Json) -> Json:
         await asyncio.Event().wait()

@@ -11,9 +11,9 @@ from moorage.api.errors import BadRequestError, ConflictError, InvalidError, Not
 from moorage.apiserver.authentication.service_accounts import BoundObject, TokenSigner
 from moorage.apiserver.endpoints.subresources.tokens import (
     TokenSubresource,
-    _check_account_uid,
-    _check_place,
-    _completed,
+    check_account_uid,
+    check_place,
+    completed_spec,
 )
 from moorage.apiserver.registry.kind import Kind, Obj
 from moorage.apiserver.registry.kinds import STORED_KINDS
@@ -56,7 +56,7 @@ def bound(**reference: str) -> list[BoundObject]:
     nothing: Any = None
     shelf: Any = SHELF
     tokens = TokenSubresource(nothing, shelf, nothing, nothing, KINDS)
-    return tokens._bound_objects(reference or None, "sa", "ns")
+    return tokens.bound_objects(reference or None, "sa", "ns")
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_what_a_token_may_not_be_bound_to(
     ],
 )  # fmt: skip
 def test_a_request_is_completed(wanted: Obj, spec: Obj) -> None:
-    assert _completed({"spec": wanted}, SIGNER) == spec
+    assert completed_spec({"spec": wanted}, SIGNER) == spec
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def test_a_request_is_completed(wanted: Obj, spec: Obj) -> None:
 )
 def test_a_token_lasts_so_long(seconds: int, why: str) -> None:
     with pytest.raises(InvalidError) as caught:
-        _completed({"spec": {"expirationSeconds": seconds}}, SIGNER)
+        completed_spec({"spec": {"expirationSeconds": seconds}}, SIGNER)
     assert caught.value.message == (
         'TokenRequest.authentication.k8s.io "" is invalid: spec.expirationSeconds: Invalid value: '
         f"{seconds}: {why}"
@@ -135,10 +135,10 @@ def test_a_token_lasts_so_long(seconds: int, why: str) -> None:
 
 def test_the_body_names_the_account_of_the_path_or_none() -> None:
     for meta in ({}, {"name": "sa"}, {"namespace": "ns"}, {"name": "sa", "namespace": "ns"}):
-        _check_place(meta, "sa", "ns")
+        check_place(meta, "sa", "ns")
     for field, value in (("name", "x"), ("namespace", "x")):
         with pytest.raises(InvalidError) as caught:
-            _check_place({field: value}, "sa", "ns")
+            check_place({field: value}, "sa", "ns")
         assert caught.value.message == (
             f'TokenRequest.authentication.k8s.io "sa" is invalid: metadata.{field}: Invalid value: '
             f'"x": must match the service account {field} if specified'
@@ -148,9 +148,9 @@ def test_the_body_names_the_account_of_the_path_or_none() -> None:
 def test_the_body_means_the_account_that_there_is() -> None:
     account = {"metadata": {"name": "sa", "uid": "now"}}
     for meta in ({}, {"uid": "now"}):
-        _check_account_uid(meta, account)
+        check_account_uid(meta, account)
     with pytest.raises(ConflictError) as caught:
-        _check_account_uid({"uid": "before"}, account)
+        check_account_uid({"uid": "before"}, account)
     assert caught.value.message == (
         'Operation cannot be fulfilled on TokenRequest.authentication.k8s.io "sa": the UID in the '
         "token request (before) does not match the UID of the service account (now)"

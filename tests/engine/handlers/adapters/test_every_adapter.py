@@ -23,7 +23,6 @@ from moorage.engine.handlers.adapters import (
     Task,
     TaskNotFoundError,
     UnsupportedError,
-    conmon,
 )
 from moorage.linux.process import state
 from moorage.linux.reaper import Reaper
@@ -389,12 +388,10 @@ async def test_a_task_ends_with_its_monitor(bench: Workbench) -> None:
             await adapter.reopen_log(task)
 
 
-async def test_a_create_that_does_not_come_back_is_ended(
-    runc: Workbench, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_create_that_does_not_come_back_is_ended(runc: Workbench) -> None:
     script = 'case "$*" in *" create "*) sleep 7654; exit 1;; esac; exec runc "$@"'
     runc.program = program(runc.root / "bin", "fake_hanging", script)
-    monkeypatch.setattr(conmon, "CREATE_DEADLINE_S", 0.5)
+    runc.create_deadline_s = 0.5
     async with runc.open() as adapter, asyncio.timeout(DEADLINE_S):
         task = await runc.task(adapter, *SLEEP)
         with pytest.raises(AdapterError, match="did not create the container within"):

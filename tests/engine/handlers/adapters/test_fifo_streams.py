@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from moorage.engine.handlers.adapters import STDERR, STDOUT
-from moorage.engine.handlers.adapters import fifo_streams as module
 from moorage.engine.handlers.adapters.fifo_streams import (
     ProcessInput,
     ProcessOutput,
@@ -18,6 +17,7 @@ from moorage.engine.handlers.adapters.fifo_streams import (
     pipes_in,
 )
 from moorage.engine.handlers.adapters.monitored import CriLog
+from tests.descriptors import descriptors, opened_since
 
 DEADLINE_S = 5.0
 
@@ -95,10 +95,9 @@ async def test_child_that_keeps_a_pipe_delays_finish_no_longer_than_its_limit(
 
 
 async def test_stuck_reader_is_detached_and_the_log_continues(
-    pipes: dict[int, Path], writer: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    pipes: dict[int, Path], writer: int, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(module, "ATTACHED_PATIENCE_S", 0.05)
-    output = ProcessOutput(outputs(pipes), log_of(tmp_path))
+    output = ProcessOutput(outputs(pipes), log_of(tmp_path), attached_patience_s=0.05)
     stuck = output.attach()
     line = b"y" * 1023 + b"\n"
     written = 0
@@ -179,13 +178,11 @@ async def test_a_log_at_a_lines_end_is_reopened_at_once(
 
 
 async def test_input_waits_for_its_reader_and_is_refused_without_one(
-    pipes: dict[int, Path], monkeypatch: pytest.MonkeyPatch
+    pipes: dict[int, Path],
 ) -> None:
-    monkeypatch.setattr("moorage.engine.handlers.adapters.fifo_streams._READER_S", 0.1)
-    stdin = ProcessInput(pipes[0])
     with pytest.raises(OSError, match="no process reads its input"):
-        await stdin.write(b"x")
-    monkeypatch.setattr("moorage.engine.handlers.adapters.fifo_streams._READER_S", DEADLINE_S)
+        await ProcessInput(pipes[0], 0.1).write(b"x")
+    stdin = ProcessInput(pipes[0], DEADLINE_S)
     writing = asyncio.create_task(stdin.write(b"x"))
     await asyncio.sleep(0)
     reader = await asyncio.to_thread(os.open, pipes[0], os.O_RDONLY)
@@ -198,14 +195,17 @@ async def test_input_waits_for_its_reader_and_is_refused_without_one(
 
 
 async def test_input_larger_than_the_pipe_is_not_watched_afterwards(pipes: dict[int, Path]) -> None:
+    before = descriptors()
     stdin, data = ProcessInput(pipes[0]), b"x" * 300_000
     # A writer too, so that the read waits for input instead of seeing its end.
     with os.fdopen(os.open(pipes[0], os.O_RDWR), "rb") as reader:
         writing = asyncio.create_task(stdin.write(data))
         assert await asyncio.to_thread(reader.read, len(data)) == data
         await writing
-        assert stdin._pipe is not None
-        assert not asyncio.get_running_loop().remove_writer(stdin._pipe)
+        loop = asyncio.get_running_loop()
+        opened = opened_since(before)
+        assert len(opened) == 2
+        assert not any(loop.remove_writer(descriptor) for descriptor in opened)
         stdin.close()
 
 
@@ -221,14 +221,13 @@ async def test_a_write_that_is_given_up_leaves_no_thread_waiting(pipes: dict[int
 
 
 async def test_a_flood_is_read_for_the_log_at_a_limited_rate(
-    pipes: dict[int, Path], writer: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    pipes: dict[int, Path], writer: int, tmp_path: Path
 ) -> None:
     """Two chunks are over the limit of the first period: the third waits for the next one."""
     chunk = b"x" * 65535 + b"\n"
-    monkeypatch.setattr(module, "LOG_BYTES_PER_S", 2 * len(chunk))
     os.set_blocking(writer, True)
     loop = asyncio.get_running_loop()
-    output = ProcessOutput(outputs(pipes), log_of(tmp_path))
+    output = ProcessOutput(outputs(pipes), log_of(tmp_path), log_bytes_per_s=2 * len(chunk))
     queue = output.attach()
     start_s, received = loop.time(), 0
     writing = asyncio.create_task(asyncio.to_thread(os.write, writer, 3 * chunk))
@@ -242,11 +241,8 @@ async def test_a_flood_is_read_for_the_log_at_a_limited_rate(
     output.close()
 
 
-async def test_output_without_a_log_is_not_limited(
-    pipes: dict[int, Path], writer: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "LOG_BYTES_PER_S", 1)
-    output = ProcessOutput(outputs(pipes), None)
+async def test_output_without_a_log_is_not_limited(pipes: dict[int, Path], writer: int) -> None:
+    output = ProcessOutput(outputs(pipes), None, log_bytes_per_s=1)
     queue = output.attach()
     for _ in range(2):
         os.write(writer, b"line\n")

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from moorage.engine.handlers.adapters import AdapterError, Exit, Task, oci
+from moorage.engine.handlers.adapters import AdapterError, Exit, Task
 from moorage.engine.handlers.adapters.adapter import ExecFiles
 from moorage.engine.handlers.adapters.conmon import Conmon, TaskFiles, monitor_pid
 from moorage.engine.handlers.adapters.monitored import CriLog
@@ -58,14 +58,14 @@ class Monitor(Conmon):
 
 
 async def test_a_container_that_does_not_end_is_an_error_and_not_deleted(
-    task: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    task: Task, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(oci, "END_DEADLINE_S", 0.01)
     runtime = OciRuntime(program=Path("/bin/runc"), root=tmp_path)
     conmon = Monitor(program=Path("/bin/conmon"), exits=tmp_path)
     adapter = OciAdapter(runtime, conmon, Reaper(), tmp_path)
+    adapter.end_deadline_s = 0.01
     commands = Commands()
-    adapter._command_line = commands  # type: ignore[assignment]
+    adapter.command_line = commands  # type: ignore[assignment]
     TaskFiles(task.bundle).pid.write_text("1")
     with pytest.raises(AdapterError, match=r"container t is still running .* after SIGKILL"):
         await adapter.delete(task)

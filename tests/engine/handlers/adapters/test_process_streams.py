@@ -14,8 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from moorage.engine.handlers.adapters import STDERR, STDOUT, process_streams
+from moorage.engine.handlers.adapters import STDERR, STDOUT
 from moorage.engine.handlers.adapters.process_streams import ConsoleSocket, Pipes, Terminal
+from tests.descriptors import descriptors, opened_since
 
 
 def is_open(descriptor: int) -> bool:
@@ -27,6 +28,7 @@ def is_open(descriptor: int) -> bool:
 
 
 async def test_output_comes_with_its_descriptor_until_both_have_ended() -> None:
+    before = descriptors()
     pipes, ends = Pipes.make(has_stdin=True)
     os.write(ends.stdout, b"out")
     assert await pipes.read() == (STDOUT, b"out")
@@ -38,10 +40,9 @@ async def test_output_comes_with_its_descriptor_until_both_have_ended() -> None:
     await pipes.end_input()
     assert os.read(ends.stdin, 10) == b""
     ends.close()
-    outputs = tuple(pipes._open)
     assert await pipes.read() is None
     assert await pipes.read() is None
-    assert not any(is_open(descriptor) for descriptor in outputs)
+    assert not opened_since(before)
     pipes.close()
 
 
@@ -57,13 +58,15 @@ async def test_without_input_none_can_be_given() -> None:
 
 
 async def test_closing_gives_every_descriptor_back() -> None:
+    before = descriptors()
     pipes, ends = Pipes.make(has_stdin=True)
-    own = [pipes._stdin, *pipes._open]
     child = [ends.stdin, ends.stdout, ends.stderr]
-    assert all(descriptor is not None and not os.get_blocking(descriptor) for descriptor in own)
+    own = opened_since(before).keys() - set(child)
+    assert len(own) == 3
+    assert not any(os.get_blocking(descriptor) for descriptor in own)
     pipes.close()
     pipes.close()
-    assert not any(is_open(descriptor) for descriptor in own if descriptor is not None)
+    assert not any(is_open(descriptor) for descriptor in own)
     assert all(is_open(descriptor) for descriptor in child)
     ends.close()
     assert not any(is_open(descriptor) for descriptor in child)
@@ -71,7 +74,9 @@ async def test_closing_gives_every_descriptor_back() -> None:
 
 
 async def test_more_than_a_pipe_holds_is_written_as_it_is_read() -> None:
+    before = descriptors()
     pipes, ends = Pipes.make(has_stdin=True)
+    opened = opened_since(before)
     data = bytes(range(256)) * 1024
     writing = asyncio.ensure_future(pipes.write(data))
     os.set_blocking(ends.stdin, False)
@@ -82,9 +87,9 @@ async def test_more_than_a_pipe_holds_is_written_as_it_is_read() -> None:
             result += os.read(ends.stdin, 1 << 20)
     await writing
     assert result == data
-    assert pipes._stdin is not None
     # The loop no longer waits for the pipe.
-    assert not asyncio.get_running_loop().remove_writer(pipes._stdin)
+    loop = asyncio.get_running_loop()
+    assert not any(loop.remove_writer(descriptor) for descriptor in opened)
     pipes.close()
     ends.close()
 
@@ -131,14 +136,15 @@ async def test_another_error_of_a_terminal_is_raised(monkeypatch: pytest.MonkeyP
 
 async def test_a_terminal_is_handed_over_once(tmp_path: Path) -> None:
     control, user = os.openpty()
+    before = descriptors()
     async with ConsoleSocket(tmp_path / "c.sock") as console:
         with socket.socket(socket.AF_UNIX) as runtime:
             runtime.connect(str(console.path))
             socket.send_fds(runtime, [b"/dev/pts/7"], [control])
             terminal = await console.receive()
     assert not (tmp_path / "c.sock").exists()
-    assert console._listener.fileno() == -1
-    assert not os.get_inheritable(terminal._descriptor)
+    (descriptor,) = opened_since(before)
+    assert not os.get_inheritable(descriptor)
     os.write(user, b"x")
     assert await terminal.read() == (STDOUT, b"x")
     terminal.close()
@@ -147,7 +153,7 @@ async def test_a_terminal_is_handed_over_once(tmp_path: Path) -> None:
 
 
 async def test_a_runtime_that_hands_over_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
     async with ConsoleSocket(tmp_path / "c.sock") as console:
         with socket.socket(socket.AF_UNIX) as runtime:
@@ -156,13 +162,13 @@ async def test_a_runtime_that_hands_over_nothing(
             with pytest.raises(OSError, match="handed over no terminal") as failed:
                 await console.receive()
         assert failed.value.errno == errno.EPROTO
-        monkeypatch.setattr(process_streams, "_PATIENCE_S", 0.01)
         with pytest.raises(TimeoutError):
-            await console.receive()
+            await console.receive(0.01)
 
 
 async def test_failed_console_socket_is_closed(tmp_path: Path) -> None:
+    before = descriptors()
     console = ConsoleSocket(tmp_path / "none" / "c.sock")
     with pytest.raises(FileNotFoundError):
         await console.__aenter__()
-    assert console._listener.fileno() == -1
+    assert not opened_since(before)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from moorage.engine.handlers.adapters import AdapterError, Task, UnsupportedError, runsc
+from moorage.engine.handlers.adapters import AdapterError, Task, UnsupportedError
 from moorage.engine.handlers.adapters.adapter import ExecFiles
 from moorage.engine.handlers.adapters.conmon import Conmon
 from moorage.engine.handlers.adapters.runsc import GvisorProcess, RunscAdapter, runsc_options
@@ -63,49 +65,67 @@ class Commands:
         return ""
 
 
+@dataclass
+class Ends:
+    """How the tasks of a monitor end, and who was forgotten; `create` runs the command line."""
+
+    ends: bool = True
+    forgotten: int = 0
+    create: Callable[[list[str]], Coroutine[Any, Any, int]] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class Monitor(Conmon):
     """A conmon whose task ends, or never."""
 
-    ends = True
-    forgotten = 0
+    state: Ends = field(default_factory=Ends)
+
+    async def create(
+        self, task: Task, runtime: Path, runtime_arguments: Any, *_: Any, **__: Any
+    ) -> int:
+        assert self.state.create is not None
+        argv = [str(runtime), *runtime_arguments, "create", "--bundle", str(task.bundle)]
+        return await self.state.create(argv)
 
     async def wait(self, _task: Task) -> Any:
-        if not self.ends:
+        if not self.state.ends:
             await asyncio.get_running_loop().create_future()
 
     def forget(self, _task: Task) -> None:
-        type(self).forgotten += 1
+        self.state.forgotten += 1
 
     def exit_of(self, _task: Task) -> Any:
         return "ended"
 
 
 @pytest.fixture
-def adapter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunscAdapter:
-    monkeypatch.setattr(Monitor, "ends", True)
-    monkeypatch.setattr(Monitor, "forgotten", 0)
-    conmon = Monitor(program=Path("/usr/bin/conmon"), exits=tmp_path)
-    return RunscAdapter(Commands.program, Commands.options, conmon, Reaper(), tmp_path)
+def monitor(tmp_path: Path) -> Monitor:
+    return Monitor(program=Path("/usr/bin/conmon"), exits=tmp_path)
+
+
+@pytest.fixture
+def adapter(tmp_path: Path, monitor: Monitor) -> RunscAdapter:
+    return RunscAdapter(Commands.program, Commands.options, monitor, Reaper(), tmp_path)
 
 
 def with_commands(adapter: RunscAdapter, refusals: int = 0) -> Commands:
     commands = Commands(refusals)
-    adapter._command_line = commands  # type: ignore[assignment]
+    adapter.command_line = commands  # type: ignore[assignment]
     return commands
 
 
 async def test_a_container_that_went_with_its_pod_is_deleted_at_the_second_try(
-    adapter: RunscAdapter, task: Task
+    adapter: RunscAdapter, monitor: Monitor, task: Task
 ) -> None:
     commands = with_commands(adapter, refusals=1)
     await adapter.delete(task)
     assert commands.ran == ["delete t", "delete t"]
-    assert Monitor.forgotten == 1
+    assert monitor.state.forgotten == 1
 
 
 @pytest.mark.parametrize(("is_sandbox", "tries"), [(True, 1), (False, 2)])
 async def test_a_deletion_that_is_refused_is_an_error(
-    adapter: RunscAdapter, task: Task, is_sandbox: bool, tries: int
+    adapter: RunscAdapter, monitor: Monitor, task: Task, is_sandbox: bool, tries: int
 ) -> None:
     commands = with_commands(adapter, refusals=9)
     sandbox_id = task.id if is_sandbox else "s"
@@ -114,18 +134,18 @@ async def test_a_deletion_that_is_refused_is_an_error(
     with pytest.raises(AdapterError, match="refused"):
         await adapter.delete(asked)
     assert len(commands.ran) == tries
-    assert Monitor.forgotten == 0
+    assert monitor.state.forgotten == 0
 
 
 async def test_a_task_that_does_not_end_is_an_error(
-    adapter: RunscAdapter, task: Task, monkeypatch: pytest.MonkeyPatch
+    adapter: RunscAdapter, monitor: Monitor, task: Task
 ) -> None:
     with_commands(adapter)
-    monkeypatch.setattr(Monitor, "ends", False)
-    monkeypatch.setattr(runsc, "END_DEADLINE_S", 0.01)
+    monitor.state.ends = False
+    adapter.end_deadline_s = 0.01
     with pytest.raises(AdapterError, match=r"gVisor task t is still running .* after delete"):
         await adapter.delete(task)
-    assert Monitor.forgotten == 0
+    assert monitor.state.forgotten == 0
 
 
 async def test_delete_ends_a_task_that_waits_at_its_gate(adapter: RunscAdapter, task: Task) -> None:
@@ -158,13 +178,11 @@ async def test_a_start_passes_the_gate_and_answers(adapter: RunscAdapter, task: 
     os.close(answer)
 
 
-async def test_a_start_that_is_not_answered(
-    adapter: RunscAdapter, task: Task, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_start_that_is_not_answered(adapter: RunscAdapter, task: Task) -> None:
     with pytest.raises(AdapterError, match="the runtime cannot be signalled to start it"):
         await adapter.start(task)
     os.mkfifo(task.bundle / "answer")
-    monkeypatch.setattr(runsc, "START_DEADLINE_S", 0.01)
+    adapter.start_deadline_s = 0.01
     with pytest.raises(AdapterError, match="gVisor did not start it within"):
         await adapter.start(task)
 
@@ -179,8 +197,8 @@ async def test_a_sandbox_is_started_by_its_command(adapter: RunscAdapter, task: 
 async def test_the_sandboxes_input_is_a_pipe_and_not_the_hosts_null_device(
     tmp_path: Path,
     adapter: RunscAdapter,
+    monitor: Monitor,
     task: Task,
-    monkeypatch: pytest.MonkeyPatch,
     status: int,
 ) -> None:
     # Without network = "host", gVisor changes the owner of its standard input to `nobody`.
@@ -191,14 +209,12 @@ async def test_the_sandboxes_input_is_a_pipe_and_not_the_hosts_null_device(
     program.chmod(0o755)
     with_commands(adapter).program = program
 
-    async def create(
-        _self: Conmon, _task: Task, runtime: Path, options: tuple[str, ...], **_: Any
-    ) -> int:
-        argv = [str(runtime), *options, "create", "--bundle", "a b", "t"]
+    async def create(argv: list[str]) -> int:
+        argv = [*argv[:-1], "a b", "t"]
         child = await asyncio.create_subprocess_exec(*argv, stdin=asyncio.subprocess.DEVNULL)
         return await child.wait()
 
-    monkeypatch.setattr(Monitor, "create", create)
+    monitor.state.create = create
     sandbox = Task(id="t", bundle=task.bundle, sandbox_id="t", log=None)
     assert await adapter.create(sandbox) == status
     seen = (tmp_path / "seen").read_text()
@@ -209,8 +225,8 @@ async def test_the_sandboxes_input_is_a_pipe_and_not_the_hosts_null_device(
 async def test_a_containers_input_is_never_the_hosts_null_device(
     tmp_path: Path,
     adapter: RunscAdapter,
+    monitor: Monitor,
     task: Task,
-    monkeypatch: pytest.MonkeyPatch,
     has_input: bool,
 ) -> None:
     program = tmp_path / "runsc"
@@ -225,10 +241,7 @@ esac
     with_commands(adapter).program = program
     made: list[asyncio.subprocess.Process] = []
 
-    async def create(
-        _self: Conmon, task: Task, runtime: Path, options: tuple[str, ...], **_: Any
-    ) -> int:
-        argv = [str(runtime), *options, "create", "--bundle", str(task.bundle)]
+    async def create(argv: list[str]) -> int:
         made.append(
             await asyncio.create_subprocess_exec(
                 *argv, "--pid-file", str(tmp_path / "pid"), "t",
@@ -240,7 +253,7 @@ esac
             made[0].stdin.write(b"input")
         return await made[0].wait()
 
-    monkeypatch.setattr(Monitor, "create", create)
+    monitor.state.create = create
     assert await adapter.create(task) == 0
     with pytest.raises(AdapterError):
         await adapter.start(task)

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from moorage.engine.handlers.adapters import AdapterError, Task, task_cgroup
+from moorage.engine.handlers.adapters import AdapterError, Task
 from moorage.engine.handlers.adapters.task_cgroup import cgroup_of, remove_task_cgroup
-from moorage.linux import cgroup_removal
 from moorage.linux.cgroup_control import CgroupError, has_cgroup, process_ids
+from moorage.linux.cgroup_removal import CgroupCalls
 from tests import cgroup_trees as trees
 from tests.running import until
 
@@ -37,14 +37,13 @@ def test_where_it_is(tmp_path: Path, spec: Any, path: str) -> None:
 class Kernel:
     """Holds a cgroup for some tries; `removed` are the tries."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, busy: int) -> None:
+    def __init__(self, busy: int) -> None:
         self.busy = busy
         self.removed: list[str] = []
         self.is_there = True
-        monkeypatch.setattr(cgroup_removal, "has_cgroup", lambda _cgroups, _path: self.is_there)
-        monkeypatch.setattr(cgroup_removal, "remove_cgroup", self.remove)
-        monkeypatch.setattr(cgroup_removal, "kill_processes", lambda *_: ())
-        monkeypatch.setattr(cgroup_removal, "RETRY_PAUSE_S", 0)
+        self.calls = CgroupCalls(
+            has=lambda *_: self.is_there, remove=self.remove, kill=lambda *_: (), pause_s=0
+        )
 
     def remove(self, _cgroups: object, path: str) -> None:
         self.removed.append(path)
@@ -57,23 +56,20 @@ NONE: Any = None
 
 
 @pytest.mark.parametrize("busy", [0, 3])
-async def test_it_is_removed_as_soon_as_the_kernel_lets_go(
-    monkeypatch: pytest.MonkeyPatch, busy: int
-) -> None:
-    kernel = Kernel(monkeypatch, busy)
-    await remove_task_cgroup(NONE, "")
+async def test_it_is_removed_as_soon_as_the_kernel_lets_go(busy: int) -> None:
+    kernel = Kernel(busy)
+    await remove_task_cgroup(NONE, "", calls=kernel.calls)
     assert kernel.removed == []
-    await remove_task_cgroup(NONE, "/a")
+    await remove_task_cgroup(NONE, "/a", calls=kernel.calls)
     assert kernel.removed == ["/a"] * (busy + 1)
-    await remove_task_cgroup(NONE, "/a")
+    await remove_task_cgroup(NONE, "/a", calls=kernel.calls)
     assert len(kernel.removed) == busy + 1
 
 
-async def test_what_stays_in_it_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    Kernel(monkeypatch, 10**9)
-    monkeypatch.setattr(task_cgroup, "REMOVE_DEADLINE_S", 0.01)
+async def test_what_stays_in_it_is_an_error() -> None:
+    calls = Kernel(10**9).calls
     with pytest.raises(AdapterError, match="cgroup /a cannot be removed"):
-        await remove_task_cgroup(NONE, "/a")
+        await remove_task_cgroup(NONE, "/a", 0.01, calls)
 
 
 async def test_a_process_that_was_left_frozen_goes_with_it() -> None:

@@ -47,6 +47,7 @@ class Workbench:
     root: Path
     reaper: Reaper
     program: Path | None = None
+    create_deadline_s: float = 60.0
     """In place of the runtime's own."""
     tasks: list[Task] = field(default_factory=list)
     sandbox: Task | None = None
@@ -171,7 +172,11 @@ class Workbench:
                 ShimProgram(_found(SHIM), scratch / "events", search_path()),
                 TaskOptions(options, CgroupDriver.CGROUPFS, search_path(), state_root),
             )
-        conmon = Conmon(program=_found("conmon"), exits=self.root / "e")
+        conmon = Conmon(
+            program=_found("conmon"),
+            exits=self.root / "e",
+            create_deadline_s=self.create_deadline_s,
+        )
         runtime_program = self.program or _found(KINDS[self.kind][0])
         if self.is_gvisor:
             flags = runsc_options(

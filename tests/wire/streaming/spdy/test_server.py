@@ -43,7 +43,8 @@ class Served:
         self.streams: list[SpdyStream] = []
         self._opened = asyncio.Event()
         self._admit = admit
-        self.timer = IdleTimer(60)
+        self.clock = FakeClock()
+        self.timer = IdleTimer(60, self.clock)
         self.session = ServerSession(ours, self._take, self.timer)
         self.running = asyncio.ensure_future(self.session.run())
         self._reader = FrameReader()
@@ -120,19 +121,17 @@ async def test_each_stream_is_a_byte_stream_of_its_own() -> None:
 
 async def test_what_is_received_and_what_is_sent_are_traffic() -> None:
     async with served() as server:
-        clock = FakeClock()
-        server.timer._clock = clock
         await server.open(1)
         stream = await server.stream(0)
         await server.control(FrameType.SYN_REPLY)
-        for step, data in enumerate((b"in", b"out"), 1):
-            clock.advance(1)
+        for data in (b"in", b"out"):
+            server.clock.advance(1)
             if data == b"in":
                 await server.client.write(data_frame(1, data))
                 assert await stream.read() == data
             else:
                 await stream.write(data)
-            assert server.timer._last == step
+            assert server.timer.idle_s == 0
 
 
 async def test_a_stream_that_is_not_admitted_is_refused() -> None:
@@ -140,7 +139,7 @@ async def test_a_stream_that_is_not_admitted_is_refused() -> None:
         await server.open(1)
         reset = await server.control(FrameType.RST_STREAM)
         assert (reset.stream, number(reset.payload, 4)) == (1, 3)
-        assert server.session._streams == {}
+        assert not server.session.open_streams
         await server.client.write(ping_frame(1))
         await server.control(FrameType.PING)
 
@@ -153,12 +152,12 @@ async def test_a_stream_may_come_ended_already() -> None:
         await server.control(FrameType.SYN_REPLY)
         # The other direction is open.
         assert not stream.is_over
-        assert server.session._streams == {1: stream}
+        assert list(server.session.open_streams) == [stream]
         await stream.write(b"answer")
         assert await server.frame() == Data(1, b"answer", is_last=False)
         await stream.reset()
         assert (await server.control(FrameType.RST_STREAM)).stream == 1
-        assert server.session._streams == {}
+        assert not server.session.open_streams
 
 
 async def test_a_stream_that_this_side_ends_still_receives() -> None:
@@ -174,7 +173,7 @@ async def test_a_stream_that_this_side_ends_still_receives() -> None:
         assert await stream.read() == b"late"
         assert await stream.read() == b""
         assert stream.is_over
-        assert server.session._streams == {}
+        assert not server.session.open_streams
         with pytest.raises(ConnectionResetError, match="stream 1 has been ended by this side"):
             await stream.write(b"x")
 
@@ -224,7 +223,7 @@ async def test_data_for_a_stream_that_is_over_is_passed_over() -> None:
         await server.streams[0].reset()
         reset = await server.control(FrameType.RST_STREAM)
         assert (reset.stream, number(reset.payload, 4)) == (1, 5)
-        assert server.session._streams == {}
+        assert not server.session.open_streams
         await server.streams[0].reset()
         await server.client.write(data_frame(1, b"late") + ping_frame(1))
         await server.control(FrameType.PING)
@@ -311,7 +310,7 @@ async def test_everything_is_lost_when_the_client_goes() -> None:
         with pytest.raises(ConnectionResetError):
             await stream.write(b"x")
         await asyncio.wait([server.running])
-        assert server.session._streams == {}
+        assert not server.session.open_streams
 
 
 async def test_nothing_is_read_for_a_stream_whose_reader_has_enough() -> None:
@@ -391,4 +390,4 @@ async def test_a_stream_that_is_over_makes_room_for_another(ends_first: str) -> 
         await server.control(FrameType.PING)
         await stream.write_eof()
         assert stream.is_over
-        assert server.session._streams == {}
+        assert not server.session.open_streams

@@ -17,6 +17,7 @@ from moorage.apiserver.admission.pod_security.policy import (
     MODES,
     PREFIX,
     Configuration,
+    PodLimits,
     Policy,
     Standard,
     policy_of,
@@ -34,10 +35,6 @@ _EXEMPT = "pod-security.kubernetes.io/exempt"
 """Keys of audit annotations."""
 
 _BY_CLASS = "runtimeClass"
-
-_MOST_PODS = 3000
-_LONGEST_S = 1.0
-_PODS_A_TURN = 50
 
 
 class PodSecurity:
@@ -58,7 +55,9 @@ class PodSecurity:
         pods: Callable[[str], Sequence[Stored]],
         clock: Clock,
         configuration: Configuration | None = None,
+        limits: PodLimits | None = None,
     ) -> None:
+        self._limits = limits or PodLimits()
         configuration = configuration or Configuration()
         self._defaults = configuration.defaults
         self._exemptions = configuration.exemptions
@@ -146,7 +145,7 @@ class PodSecurity:
     async def _warn_about_pods(self, attributes: Attributes, standard: Standard) -> None:
         """Warn about the pods of a namespace that violate a standard, as many as time permits."""
         items = self._pods(attributes.name)
-        deadline = self._clock.monotonic() + _LONGEST_S
+        deadline = self._clock.monotonic() + self._limits.longest_s
         found: dict[str, list[str]] = {}
         checked = 0
         pods, total = await self._by_relevance(items, deadline)
@@ -155,7 +154,7 @@ class PodSecurity:
             if reasons:
                 found.setdefault(", ".join(reasons), []).append(pod["metadata"]["name"])
             checked += 1
-            if checked % _PODS_A_TURN == 0 and await self._is_late(deadline):
+            if checked % self._limits.pods_a_turn == 0 and await self._is_late(deadline):
                 break
         request = attributes.request
         if checked < total:
@@ -191,11 +190,11 @@ class PodSecurity:
             uid = next((owner["uid"] for owner in owners if owner.get("controller")), None)
             (others if uid in seen else first).append(pod)
             seen |= {uid} if uid is not None else set()
-            if len(first) == _MOST_PODS:
+            if len(first) == self._limits.most_pods:
                 break
-            if count % _PODS_A_TURN == 0 and await self._is_late(deadline):
+            if count % self._limits.pods_a_turn == 0 and await self._is_late(deadline):
                 break
-        return [*first, *others][:_MOST_PODS], total
+        return [*first, *others][: self._limits.most_pods], total
 
     async def _is_late(self, deadline: float) -> bool:
         """Let other requests go on. Returns whether the time is over."""

@@ -142,6 +142,14 @@ class Exemptions:
     runtime_classes: frozenset[str] = frozenset()
 
 
+class PodLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """Limits on the check of a namespace's pods; other requests run after `pods_a_turn`."""
+
+    most_pods: int = 3000
+    longest_s: float = 1.0
+    pods_a_turn: int = 50
+
+
 @dataclass(frozen=True, slots=True)
 class Configuration:
     """`defaults` is the policy where a namespace's labels set none."""

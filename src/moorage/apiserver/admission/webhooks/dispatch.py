@@ -60,8 +60,10 @@ class Dispatch:
         evaluator: Evaluator,
         namespace: Callable[[str], Obj | None],
         decide: Decide,
+        deadline_s: float = DEADLINE_S,
     ) -> None:
-        """`namespace` returns a Namespace by its name."""
+        """`namespace` returns a Namespace by its name; a request's calls have `deadline_s`."""
+        self._deadline_s = deadline_s
         self._client = client
         self._evaluator = evaluator
         self._namespace = namespace
@@ -150,7 +152,7 @@ class Dispatch:
         object, has what is left.
         """
         if request.webhooks_until is None:
-            request.webhooks_until = asyncio.get_running_loop().time() + DEADLINE_S
+            request.webhooks_until = asyncio.get_running_loop().time() + self._deadline_s
         try:
             async with asyncio.timeout_at(request.webhooks_until):
                 yield

@@ -85,7 +85,8 @@ class _Node(msgspec.Struct):
 class NodeScraper:
     """Measures nodes. `fetch` reads from their agents."""
 
-    def __init__(self, fetch: Fetch, clock: Clock) -> None:
+    def __init__(self, fetch: Fetch, clock: Clock, within_s: float = _SCRAPE_WITHIN_S) -> None:
+        self._within_s = within_s
         self._fetch = fetch
         self._clock = clock
         self._nodes: dict[str, _Node] = {}
@@ -142,7 +143,7 @@ class NodeScraper:
     async def _sample(self, agent: NodeAgent) -> Sample:
         async with self._slots:
             started_s = self._clock.monotonic()
-            async with asyncio.timeout(_SCRAPE_WITHIN_S):
+            async with asyncio.timeout(self._within_s):
                 body = await self._fetch(agent, "/stats/summary")
             at_s = (started_s + self._clock.monotonic()) / 2
             return read_summary(body, at_s, self._clock.now())

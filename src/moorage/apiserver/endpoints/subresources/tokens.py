@@ -127,12 +127,12 @@ class TokenSubresource(msgspec.Struct, frozen=True):
             call, request, "TokenRequest", "authentication.k8s.io/v1", _TYPE
         )
         name, namespace = call.target.name, call.namespace
-        _check_place(wanted.get("metadata", {}), name, namespace)
+        check_place(wanted.get("metadata", {}), name, namespace)
         account = self.objects.get(call.kind, namespace, name).obj
-        _check_account_uid(wanted.get("metadata", {}), account)
+        check_account_uid(wanted.get("metadata", {}), account)
         wanted = await admit_body(self.admission, call, request, wanted)
-        spec = _completed(wanted, self.signer)
-        bound = self._bound_objects(spec.get("boundObjectRef"), name, namespace)
+        spec = completed_spec(wanted, self.signer)
+        bound = self.bound_objects(spec.get("boundObjectRef"), name, namespace)
         meta = account["metadata"]
         issued = self.signer.issue(
             namespace,
@@ -160,7 +160,7 @@ class TokenSubresource(msgspec.Struct, frozen=True):
             answer, call.document_form(), 201, type_name=_TYPE, warnings=request.warnings
         )
 
-    def _bound_objects(
+    def bound_objects(
         self, reference: Obj | None, account: str, namespace: str
     ) -> list[BoundObject]:
         if not reference:
@@ -200,7 +200,7 @@ def _shown_type(reference: Obj) -> str:
     return f"{reference.get('apiVersion', '')}, Kind={reference.get('kind', '')}"
 
 
-def _check_place(meta: Obj, name: str, namespace: str) -> None:
+def check_place(meta: Obj, name: str, namespace: str) -> None:
     """Raise InvalidError for a body that names another account than the URL."""
     for field, own in (("name", name), ("namespace", namespace)):
         if meta.get(field, own) != own:
@@ -212,7 +212,7 @@ def _check_place(meta: Obj, name: str, namespace: str) -> None:
             raise InvalidError.of("TokenRequest", name, [error], group=_GROUP)
 
 
-def _check_account_uid(meta: Obj, account: Obj) -> None:
+def check_account_uid(meta: Obj, account: Obj) -> None:
     """Raise ConflictError for a body with the UID of an earlier account of that name."""
     uid = account["metadata"]["uid"]
     if meta.get("uid", uid) != uid:
@@ -225,7 +225,7 @@ def _check_account_uid(meta: Obj, account: Obj) -> None:
         )
 
 
-def _completed(wanted: Obj, signer: TokenSigner) -> Obj:
+def completed_spec(wanted: Obj, signer: TokenSigner) -> Obj:
     """Return the spec of the request with its defaults. Raises InvalidError."""
     spec = dict(wanted.get("spec", {}))
     spec["audiences"] = spec.get("audiences") or list(signer.audiences)

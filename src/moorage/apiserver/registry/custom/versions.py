@@ -26,7 +26,7 @@ from moorage.apiserver.registry.custom.decoding import CustomType
 from moorage.apiserver.registry.kind import Kind, Obj
 from moorage.apiserver.registry.stored import Stored, to_value
 
-_BATCH_OBJECTS: Final = 100
+BATCH_OBJECTS: Final = 100
 _BATCH_BYTES: Final = 1024 * 1024
 """How much is converted at a time: limits what one call of a webhook holds in memory."""
 
@@ -82,13 +82,18 @@ class SeenObjects:
 
 
 class Conversions(msgspec.Struct, frozen=True):
-    """What conversions of all definitions share: the loop, memory, threads that may wait for it."""
+    """What conversions of all definitions share: the loop, memory, threads that may wait for it.
+
+    Those of one request may take `see_s`; `batch` objects are converted at a time.
+    """
 
     loop: asyncio.AbstractEventLoop
     seen: SeenObjects = msgspec.field(default_factory=SeenObjects)
     threads: ThreadPoolExecutor = msgspec.field(
         default_factory=lambda: ThreadPoolExecutor(_THREADS, thread_name_prefix="conversions")
     )
+    see_s: float = SEE_S
+    batch: int = BATCH_OBJECTS
 
 
 class Versions:
@@ -224,7 +229,7 @@ class VersionView:
         if all(item.mark in marks for item in items):
             return list(items)
         try:
-            async with asyncio.timeout(SEE_S):
+            async with asyncio.timeout(self._versions.conversions.see_s):
                 return await self._see_in_batches(items)
         except TimeoutError as error:
             raise ServerTimeoutError(
@@ -234,7 +239,7 @@ class VersionView:
     async def _see_in_batches(self, items: Sequence[Stored]) -> list[Stored]:
         seen: list[Stored] = []
         growth = 0
-        for batch in _batches(items):
+        for batch in _batches(items, self._versions.conversions.batch):
             converted = iter(await self._converted(batch)) if self.is_remote else None
             for item in batch:
                 seen.append(self.see_now(item) if converted is None else next(converted))
@@ -342,10 +347,10 @@ def _is_on_a_loop() -> bool:
     return True
 
 
-def _batches(items: Sequence[Stored]) -> Iterator[Sequence[Stored]]:
+def _batches(items: Sequence[Stored], most: int) -> Iterator[Sequence[Stored]]:
     start = size = 0
     for index, item in enumerate(items):
-        is_full = index - start >= _BATCH_OBJECTS or size + item.size > _BATCH_BYTES
+        is_full = index - start >= most or size + item.size > _BATCH_BYTES
         if is_full and index > start:
             yield items[start:index]
             start, size = index, 0

@@ -50,9 +50,9 @@ def open_envelope(body: bytes) -> Envelope:
         )
     api_version = kind = ""
     raw = b""
-    for number, value in _fields(body[len(MAGIC) :]):
+    for number, value in fields_of(body[len(MAGIC) :]):
         if number == 1 and isinstance(value, bytes):
-            meta = dict(_fields(value))
+            meta = dict(fields_of(value))
             api_version, kind = _text(meta.get(1, b"")), _text(meta.get(2, b""))
         elif number == 2 and isinstance(value, bytes):
             raw = value
@@ -81,7 +81,7 @@ class ProtobufDecoder:
             raise DecodeError("protobuf: message nested too deeply")
         result: dict[str, Any] = {}
         inlined = {message.number: message.type for message in type_.inlined}
-        for number, value in _fields(raw):
+        for number, value in fields_of(raw):
             field = type_.by_number.get(number)
             if field is not None:
                 self._add(result, field, value, depth)
@@ -98,7 +98,7 @@ class ProtobufDecoder:
             else:
                 items.append(self._value(field, value, depth))
         elif field.container == "map":
-            entry = dict(_fields(_bytes(value)))
+            entry = dict(fields_of(_bytes(value)))
             key = _text(entry.get(1, b""))
             empty: Value = 0 if field.kind in ("int32", "int64", "bool") else b""
             result.setdefault(field.name, {})[key] = self._value(field, entry.get(2, empty), depth)
@@ -127,7 +127,7 @@ class ProtobufDecoder:
         type_ = self._schema[field.type]
         items: list[Any] = []
         allows = False
-        for number, value in _fields(raw):
+        for number, value in fields_of(raw):
             if number == schema_number:
                 return self._message(type_, _bytes(value), depth)
             if form == "bool":
@@ -144,7 +144,7 @@ def _is_wrong_port(value: Any, field: Field) -> bool:
     return field.kind == "intOrString" and value == ""
 
 
-def _fields(raw: bytes) -> Iterator[tuple[int, Value]]:
+def fields_of(raw: bytes) -> Iterator[tuple[int, Value]]:
     """Yield the (number, value) pairs of one message."""
     position, end, count = 0, len(raw), 0
     while position < end:
@@ -228,7 +228,7 @@ def _double(value: Value) -> float:
 
 
 def _moment(value: Value) -> datetime | None:
-    parts = {number: _signed(_number(part)) for number, part in _fields(_bytes(value))}
+    parts = {number: _signed(_number(part)) for number, part in fields_of(_bytes(value))}
     seconds, nanos = parts.get(1, 0), parts.get(2, 0)
     # Go's zero time: the field is absent.
     if seconds <= -62135596800:
@@ -250,18 +250,18 @@ def _micro_time(value: Value) -> str | None:
 
 
 def _quantity(value: Value) -> str:
-    return _text(dict(_fields(_bytes(value))).get(1, b"0"))
+    return _text(dict(fields_of(_bytes(value))).get(1, b"0"))
 
 
 def _int_or_string(value: Value) -> int | str:
-    parts = dict(_fields(_bytes(value)))
+    parts = dict(fields_of(_bytes(value)))
     if parts.get(1, 0) == 1:
         return _text(parts.get(3, b""))
     return _integer(parts.get(2, 0))
 
 
 def _free_json(value: Value) -> Any:
-    raw = _bytes(dict(_fields(_bytes(value))).get(1, b""))
+    raw = _bytes(dict(fields_of(_bytes(value))).get(1, b""))
     return parse_json(raw) if raw else None
 
 
@@ -277,5 +277,5 @@ _READERS: dict[str, Callable[[Value], Any]] = {
     "quantity": _quantity,
     "intOrString": _int_or_string,
     "any": _free_json,
-    "strings": lambda value: [_text(item) for _, item in _fields(_bytes(value))],
+    "strings": lambda value: [_text(item) for _, item in fields_of(_bytes(value))],
 }

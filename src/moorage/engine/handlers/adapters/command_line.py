@@ -43,7 +43,7 @@ class CommandLine:
     def __init__(self, program: Path, options: Sequence[str], scratch: Path) -> None:
         self.program = program
         self.options = tuple(options)
-        self._scratch = scratch
+        self.scratch = scratch
 
     async def run(self, *words: str, streams: Descriptors | None = None) -> str:
         """Run a command and return its output; empty if `streams` are given.
@@ -51,7 +51,7 @@ class CommandLine:
         Raises AdapterError when it fails, and TaskNotFoundError when `kill` or `delete` fails
         because the task does not exist or has ended.
         """
-        log = self._scratch / f"{secrets.token_hex(8)}.log"
+        log = self.scratch / f"{secrets.token_hex(8)}.log"
         printed = os.memfd_create("output")
         nothing = os.open(os.devnull, os.O_RDONLY)
         try:

@@ -42,7 +42,6 @@ from moorage.linux.trees import make_directories
 
 log = Log(__name__)
 
-CREATE_DEADLINE_S = 60.0
 _ANSWER_BYTES = 64 * 1024
 _PACKET_BYTES = 64 * 1024
 _INPUT_BYTES = 8 * 1024
@@ -97,6 +96,7 @@ class Conmon:
 
     program: Path
     exits: Path
+    create_deadline_s: float = 60.0
 
     async def create(
         self,
@@ -131,11 +131,11 @@ class Conmon:
             finally:
                 os.close(answering)
             try:
-                async with asyncio.timeout(CREATE_DEADLINE_S):
+                async with asyncio.timeout(self.create_deadline_s):
                     reply = await _line(answers)
             except TimeoutError:
                 raise AdapterError(
-                    f"{runtime} did not create the container within {CREATE_DEADLINE_S:g} s"
+                    f"{runtime} did not create the container within {self.create_deadline_s:g} s"
                 ) from None
             finally:
                 # conmon daemonizes; the child started here is only its launcher.
@@ -270,7 +270,7 @@ class AttachedStreams:
     """Streams of a task, through its conmon's socket."""
 
     def __init__(self, conmon: Conmon, task: Task, connection: socket.socket) -> None:
-        self._conmon = conmon
+        self.conmon = conmon
         self._task = task
         self._socket = connection
         self._has_input_ended = False
@@ -334,7 +334,7 @@ class AttachedStreams:
     async def resize(self, width: int, height: int) -> None:
         """Set the size of the terminal; no-op without one."""
         if self._task.has_terminal:
-            self._conmon.resize(self._task, width, height)
+            self.conmon.resize(self._task, width, height)
 
 
 async def _launch(

@@ -34,14 +34,15 @@ _READER_S = 2.0
 class ProcessInput:
     """Input pipe of a process, opened at the first write."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, reader_s: float = _READER_S) -> None:
         self._path = path
+        self._reader_s = reader_s
         self._pipe: int | None = None
 
     async def write(self, data: bytes) -> None:
         """Write input; blocks while the pipe is full. Raises OSError when there is no reader."""
         if self._pipe is None:
-            self._pipe = await _open(self._path)
+            self._pipe = await _open(self._path, self._reader_s)
         rest = memoryview(data)
         while rest:
             try:
@@ -56,8 +57,8 @@ class ProcessInput:
             self._pipe = None
 
 
-async def _open(path: Path) -> int:
-    """Open the writing end. Raises OSError when no reader appears within `_READER_S`."""
+async def _open(path: Path, within_s: float) -> int:
+    """Open the writing end. Raises OSError when no reader appears in time."""
     try:
         return os.open(path, _FLAGS | os.O_NONBLOCK)
     except OSError as error:
@@ -66,16 +67,16 @@ async def _open(path: Path) -> int:
     # Held by descriptor instead of by name: the task may be deleted during the wait.
     handle = os.open(path, os.O_PATH | os.O_CLOEXEC)
     try:
-        return await _open_when_read(Path(f"/proc/self/fd/{handle}"), path)
+        return await _open_when_read(Path(f"/proc/self/fd/{handle}"), path, within_s)
     finally:
         os.close(handle)
 
 
-async def _open_when_read(handle: Path, path: Path) -> int:
+async def _open_when_read(handle: Path, path: Path, within_s: float) -> int:
     opening = asyncio.ensure_future(asyncio.to_thread(os.open, handle, _FLAGS))
     has_reader = False
     try:
-        await asyncio.wait({opening}, timeout=_READER_S)
+        await asyncio.wait({opening}, timeout=within_s)
         has_reader = opening.done()
     finally:
         if not opening.done():
@@ -160,8 +161,17 @@ class OutputQueue:
 class ProcessOutput:
     """Output and error of a process, read from their pipes while every attached reader keeps up."""
 
-    def __init__(self, paths: Mapping[int, Path], log: CriLog | None) -> None:
+    def __init__(
+        self,
+        paths: Mapping[int, Path],
+        log: CriLog | None,
+        *,
+        log_bytes_per_s: int = LOG_BYTES_PER_S,
+        attached_patience_s: float = ATTACHED_PATIENCE_S,
+    ) -> None:
         """`paths` are the pipes by descriptor. Raises OSError."""
+        self._log_bytes_per_s = log_bytes_per_s
+        self._attached_patience_s = attached_patience_s
         self._log = log
         self._open: dict[int, int] = {}
         self._queues: list[OutputQueue] = []
@@ -269,7 +279,7 @@ class ProcessOutput:
             if self._log is not None:
                 # An attached client that does not read must not block the container indefinitely.
                 loop = asyncio.get_running_loop()
-                self._late = loop.call_later(ATTACHED_PATIENCE_S, self._cut)
+                self._late = loop.call_later(self._attached_patience_s, self._cut)
         return True
 
     def _limit_rate(self, size: int) -> None:
@@ -279,7 +289,7 @@ class ProcessOutput:
         if now - self._period_start_s >= _LOG_PERIOD_S:
             self._period_start_s, self._period_bytes = now, 0
         self._period_bytes += size
-        if self._period_bytes >= LOG_BYTES_PER_S and self._rate_limited is None:
+        if self._period_bytes >= self._log_bytes_per_s and self._rate_limited is None:
             self._pause()
             next_period = self._period_start_s + _LOG_PERIOD_S
             self._rate_limited = loop.call_at(next_period, self._end_rate_limit)

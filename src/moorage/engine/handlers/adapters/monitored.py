@@ -137,44 +137,44 @@ class MonitoredAdapter:
         self, command_line: CommandLine, conmon: Conmon, reaper: Reaper, scratch: Path
     ) -> None:
         """`scratch` is a directory for short-lived files; its path must be short, for sockets."""
-        self._command_line = command_line
-        self._conmon = conmon
-        self._reaper = reaper
-        self._scratch = scratch
+        self.command_line = command_line
+        self.conmon = conmon
+        self.reaper = reaper
+        self.scratch = scratch
 
     async def wait(self, task: Task) -> Exit:
         """Block until the task has ended.
 
         A container without its monitor is killed: its output has no reader.
         """
-        ended = await self._conmon.wait(task)
-        if self._conmon.exit_of(task) is None:
-            await self._command_line.delete(task.id)
+        ended = await self.conmon.wait(task)
+        if self.conmon.exit_of(task) is None:
+            await self.command_line.delete(task.id)
             if task.bundle.is_dir():
                 TaskFiles(task.bundle).exit.write_text(str(ended.code))
         return ended
 
     async def exit_of(self, task: Task) -> Exit | None:
-        return self._conmon.exit_of(task)
+        return self.conmon.exit_of(task)
 
     async def is_alive(self, task: Task) -> bool:
-        return self._conmon.exit_of(task) is None and self._conmon.is_watched(task)
+        return self.conmon.exit_of(task) is None and self.conmon.is_watched(task)
 
     async def kill(self, task: Task, number: signal.Signals) -> None:
         """Send a signal with the runtime's `kill`; no-op when the task has ended."""
         try:
-            await self._command_line.run("kill", task.id, str(int(number)))
+            await self.command_line.run("kill", task.id, str(int(number)))
         except TaskNotFoundError:
             return
 
     async def attach(self, task: Task) -> Streams:
-        return self._conmon.attach(task)
+        return self.conmon.attach(task)
 
     async def resize(self, task: Task, width: int, height: int) -> None:
-        self._conmon.resize(task, width, height)
+        self.conmon.resize(task, width, height)
 
     async def reopen_log(self, task: Task) -> None:
-        await self._conmon.reopen_log(task)
+        await self.conmon.reopen_log(task)
 
     async def close(self) -> None:
         """No-op: nothing is kept open between calls."""
@@ -183,7 +183,7 @@ class MonitoredAdapter:
         self, task: Task, process: Mapping[str, Any], *, has_stdin: bool, has_terminal: bool
     ) -> ExecProcess:
         """Start a process with the runtime's `exec`. Raises AdapterError."""
-        files = ExecFiles.write(self._scratch, process, has_terminal=has_terminal)
+        files = ExecFiles.write(self.scratch, process, has_terminal=has_terminal)
         try:
             if has_terminal:
                 return await self._exec_on_terminal(task, files)
@@ -220,15 +220,15 @@ class MonitoredAdapter:
 
     async def _end_creation(self, task: Task) -> None:
         """Kill a `create` that was interrupted or does not return, with all that it started."""
-        if not TaskFiles(task.bundle).pid.exists() and self._conmon.exit_of(task) is None:
-            await self._conmon.abandon(task)
+        if not TaskFiles(task.bundle).pid.exists() and self.conmon.exit_of(task) is None:
+            await self.conmon.abandon(task)
             # The cgroup may exist although the killed runtime has not recorded the container.
             await remove_task_cgroup(current_cgroups(), cgroup_of(task))
 
     def _started(self, task: Task, files: ExecFiles, streams: ProcessStreams) -> StartedProcess:
         """Return the process that the runtime has left running. Raises AdapterError."""
         del task
-        return StartedProcess(files, streams, self._reaper)
+        return StartedProcess(files, streams, self.reaper)
 
     async def _exec(
         self,
@@ -238,7 +238,7 @@ class MonitoredAdapter:
         streams: Descriptors | None = None,
     ) -> None:
         arguments = ("--detach", "--process", str(files.process), "--pid-file", str(files.pid_file))
-        await self._command_line.run("exec", *arguments, *options, task.id, streams=streams)
+        await self.command_line.run("exec", *arguments, *options, task.id, streams=streams)
 
 
 class StartedProcess:

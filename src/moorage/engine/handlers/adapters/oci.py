@@ -33,7 +33,6 @@ from moorage.engine.handlers.adapters.conmon import Conmon
 from moorage.engine.handlers.adapters.monitored import MonitoredAdapter
 from moorage.linux.reaper import Reaper
 
-END_DEADLINE_S = 20.0
 _CREATE_SCRIPT = Path(__file__).with_name("oci_create.sh")
 _SCRIPT_MODE = 0o700
 
@@ -59,17 +58,18 @@ class OciAdapter(MonitoredAdapter):
     """Adapter for one runtime. `Adapter` documents the methods."""
 
     needs_sandbox = False
+    end_deadline_s = 20.0
 
     def __init__(self, runtime: OciRuntime, conmon: Conmon, reaper: Reaper, scratch: Path) -> None:
         command_line = CommandLine(runtime.program, runtime.options, scratch)
         super().__init__(command_line, conmon, reaper, scratch)
-        self._runtime = runtime
+        self.runtime = runtime
 
     async def create(self, task: Task) -> int:
         """Create the task under a new conmon; deletes it again when that fails."""
-        runtime = self._runtime
+        runtime = self.runtime
         try:
-            return await self._conmon.create(
+            return await self.conmon.create(
                 task,
                 self._script(task) if task.has_user_namespace else runtime.program,
                 runtime.options,
@@ -78,19 +78,19 @@ class OciAdapter(MonitoredAdapter):
             )
         except BaseException:
             await self._end_creation(task)
-            await self._command_line.delete(task.id)
+            await self.command_line.delete(task.id)
             raise
 
     def _script(self, task: Task) -> Path:
         """Write the script between conmon and `create` into the bundle; return its path."""
         script = task.bundle / "create.sh"
-        command = shlex.quote(str(self._runtime.program))
+        command = shlex.quote(str(self.runtime.program))
         script.write_text(_CREATE_SCRIPT.read_text().replace("@COMMAND@", command))
         script.chmod(_SCRIPT_MODE)
         return script
 
     async def start(self, task: Task) -> None:
-        await self._command_line.run("start", task.id)
+        await self.command_line.run("start", task.id)
 
     async def delete(self, task: Task) -> None:
         """Kill the task, wait up to 20 s for its end, and delete it.
@@ -102,20 +102,20 @@ class OciAdapter(MonitoredAdapter):
             # The runtimes' own forced deletion polls every 100 ms.
             await self.kill(task, signal.SIGKILL)
             try:
-                async with asyncio.timeout(END_DEADLINE_S):
-                    await self._conmon.wait(task)
+                async with asyncio.timeout(self.end_deadline_s):
+                    await self.conmon.wait(task)
             except TimeoutError:
                 raise AdapterError(
-                    f"container {task.id} is still running {END_DEADLINE_S:g} s after SIGKILL"
+                    f"container {task.id} is still running {self.end_deadline_s:g} s after SIGKILL"
                 ) from None
-        await self._command_line.delete(task.id)
-        self._conmon.forget(task)
+        await self.command_line.delete(task.id)
+        self.conmon.forget(task)
 
     async def update(self, task: Task, resources: Mapping[str, Any]) -> None:
-        file = self._scratch / f"{secrets.token_hex(8)}.resources"
+        file = self.scratch / f"{secrets.token_hex(8)}.resources"
         file.write_bytes(msgspec.json.encode(resources))
         try:
-            await self._command_line.run("update", "--resources", str(file), task.id)
+            await self.command_line.run("update", "--resources", str(file), task.id)
         finally:
             file.unlink(missing_ok=True)
 
@@ -124,12 +124,12 @@ class OciAdapter(MonitoredAdapter):
         running = ("--leave-running",) if keeps_running else ()
         place = ("--image-path", str(archive), "--work-path", str(archive))
         try:
-            await self._command_line.run("checkpoint", *place, *running, task.id)
+            await self.command_line.run("checkpoint", *place, *running, task.id)
         except AdapterError as error:
             raise checkpoint_refusal(error) from None
 
     async def processes(self, task: Task) -> tuple[int, ...]:
-        output = await self._command_line.run("ps", "--format", "json", task.id)
+        output = await self.command_line.run("ps", "--format", "json", task.id)
         return tuple(json.loads(output or "[]") or ())
 
     async def usage(self, task: Task) -> TaskUsage | None:

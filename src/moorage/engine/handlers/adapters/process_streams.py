@@ -177,10 +177,10 @@ class ConsoleSocket:
         self._listener.close()
         self.path.unlink(missing_ok=True)
 
-    async def receive(self) -> Terminal:
+    async def receive(self, within_s: float = _PATIENCE_S) -> Terminal:
         """Receive the terminal. Raises OSError or TimeoutError when none is passed."""
         loop = asyncio.get_running_loop()
-        async with asyncio.timeout(_PATIENCE_S):
+        async with asyncio.timeout(within_s):
             connection, _ = await loop.sock_accept(self._listener)
             with connection:
                 await _readable((connection.fileno(),))

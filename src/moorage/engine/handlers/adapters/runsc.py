@@ -48,8 +48,6 @@ from moorage.linux.reaper import Reaper
 
 log = Log(__name__)
 
-START_DEADLINE_S = 60.0
-END_DEADLINE_S = 20.0
 _CONTAINER_SCRIPT = Path(__file__).with_name("runsc_container.sh")
 _SANDBOX_SCRIPT = Path(__file__).with_name("runsc_sandbox.sh")
 _SCRIPT_MODE = 0o755
@@ -82,6 +80,8 @@ class RunscAdapter(MonitoredAdapter):
     """Adapter for one gVisor. `Adapter` documents the methods."""
 
     needs_sandbox = True
+    start_deadline_s = 60.0
+    end_deadline_s = 20.0
 
     terminal_options = ()
 
@@ -96,14 +96,14 @@ class RunscAdapter(MonitoredAdapter):
     ) -> None:
         """With `cgroups` the adapter manages the cgroup of a gVisor with `--ignore-cgroups`."""
         super().__init__(CommandLine(program, options, scratch), conmon, reaper, scratch)
-        self._cgroups = cgroups
+        self.cgroups = cgroups
 
     async def create(self, task: Task) -> int:
         """Create the task under a new conmon; deletes it again when that fails."""
-        command = self._command_line
-        place = None if self._cgroups is None else partial(self._place, task)
+        command = self.command_line
+        place = None if self.cgroups is None else partial(self._place, task)
         try:
-            return await self._conmon.create(task, self._script(task), (), place=place)
+            return await self.conmon.create(task, self._script(task), (), place=place)
         except BaseException:
             await command.delete(task.id)
             raise
@@ -111,7 +111,7 @@ class RunscAdapter(MonitoredAdapter):
     async def start(self, task: Task) -> None:
         """Start a sandbox directly, a container through its gate. Raises AdapterError."""
         if task.is_sandbox:
-            await self._command_line.run("start", task.id)
+            await self.command_line.run("start", task.id)
             return
         status = await self._pass_gate(task)
         if status != 0:
@@ -127,18 +127,18 @@ class RunscAdapter(MonitoredAdapter):
         await self._delete(task)
         with _gate(task, _GIVE_UP):
             try:
-                async with asyncio.timeout(END_DEADLINE_S):
-                    await self._conmon.wait(task)
+                async with asyncio.timeout(self.end_deadline_s):
+                    await self.conmon.wait(task)
             except TimeoutError:
                 raise AdapterError(
-                    f"gVisor task {task.id} is still running {END_DEADLINE_S:g} s after delete"
+                    f"gVisor task {task.id} is still running {self.end_deadline_s:g} s after delete"
                 ) from None
-        if self._cgroups is not None:
+        if self.cgroups is not None:
             # gVisor also creates a container's cgroup, for tools that look there; it stays empty,
             # and is not removed when the pod's kernel has ended.
             path = sandbox_cgroup(task) if task.is_sandbox else cgroup_of(task)
-            await remove_task_cgroup(self._cgroups, path)
-        self._conmon.forget(task)
+            await remove_task_cgroup(self.cgroups, path)
+        self.conmon.forget(task)
 
     async def update(self, task: Task, resources: Mapping[str, Any]) -> None:
         """No-op: the pod's cgroup is the limit, and its owner updates it."""
@@ -151,7 +151,7 @@ class RunscAdapter(MonitoredAdapter):
 
     async def processes(self, task: Task) -> tuple[int, ...]:
         """Return the sandbox's process ID: the host sees no others."""
-        pid = json.loads(await self._command_line.run("state", task.id)).get("pid", 0)
+        pid = json.loads(await self.command_line.run("state", task.id)).get("pid", 0)
         return (pid,) if pid > 0 else ()
 
     async def usage(self, task: Task) -> TaskUsage | None:
@@ -162,24 +162,24 @@ class RunscAdapter(MonitoredAdapter):
     def _place(self, task: Task, pid: int) -> None:
         """Move a monitor, and thereby its children, to the cgroup of the pod's sandbox."""
         path = sandbox_cgroup(task)
-        if path and self._cgroups is not None:
-            make_cgroup(self._cgroups, path)
-            enter_cgroup(self._cgroups, path, pid)
+        if path and self.cgroups is not None:
+            make_cgroup(self.cgroups, path)
+            enter_cgroup(self.cgroups, path, pid)
 
     async def _delete(self, task: Task) -> None:
         try:
-            await self._command_line.delete(task.id)
+            await self.command_line.delete(task.id)
         except AdapterError as error:
             if task.is_sandbox:
                 raise
             # The end of a pod's kernel ends its containers. The runtime notices only when its query
             # fails; the second deletion succeeds.
             log.info("container exited with its pod's kernel", task=task.id, reason=error)
-            await self._command_line.delete(task.id)
+            await self.command_line.delete(task.id)
 
     def _script(self, task: Task) -> Path:
         """Write the script between conmon and gVisor into the bundle; return its path."""
-        command = shlex.join((str(self._command_line.program), *self._command_line.options))
+        command = shlex.join((str(self.command_line.program), *self.command_line.options))
         template = _SANDBOX_SCRIPT if task.is_sandbox else _CONTAINER_SCRIPT
         script = task.bundle / ("sandbox.sh" if task.is_sandbox else "container.sh")
         script.write_text(template.read_text().replace("@COMMAND@", command))
@@ -195,18 +195,20 @@ class RunscAdapter(MonitoredAdapter):
             answer = os.open(task.bundle / "answer", _BOTH_WAYS)
             try:
                 with _gate(task, _GO):
-                    async with asyncio.timeout(START_DEADLINE_S):
+                    async with asyncio.timeout(self.start_deadline_s):
                         await until_readable(answer)
                 return int(os.read(answer, 64))
             finally:
                 os.close(answer)
         except TimeoutError:
-            raise AdapterError(f"gVisor did not start it within {START_DEADLINE_S:g} s") from None
+            raise AdapterError(
+                f"gVisor did not start it within {self.start_deadline_s:g} s"
+            ) from None
         except (OSError, ValueError) as error:
             raise AdapterError(f"the runtime cannot be signalled to start it: {error}") from error
 
     def _started(self, task: Task, files: ExecFiles, streams: ProcessStreams) -> StartedProcess:
-        return GvisorProcess(files, streams, self._reaper, self._command_line, task)
+        return GvisorProcess(files, streams, self.reaper, self.command_line, task)
 
     async def _exec(
         self,
@@ -255,7 +257,7 @@ class GvisorProcess(StartedProcess):
         task: Task,
     ) -> None:
         super().__init__(files, streams, reaper)
-        self._command_line = command_line
+        self.command_line = command_line
         self._task = task
 
     async def kill(self) -> None:
@@ -267,7 +269,7 @@ class GvisorProcess(StartedProcess):
             return
         try:
             pid = self._files.inner_pid_file.read_text()
-            await self._command_line.run("kill", "--pid", pid, self._task.id, "KILL")
+            await self.command_line.run("kill", "--pid", pid, self._task.id, "KILL")
         except (AdapterError, OSError) as error:
             log.info("command exited before it was killed", task=self._task.id, reason=error)
         await super().kill()

@@ -10,10 +10,11 @@ import json
 
 from moorage.engine.handlers.adapters.adapter import AdapterError, Task
 from moorage.linux.cgroup_control import CgroupError
-from moorage.linux.cgroup_removal import kill_and_remove_cgroup
+from moorage.linux.cgroup_removal import CgroupCalls, kill_and_remove_cgroup
 from moorage.linux.cgroups import Cgroups
 
 REMOVE_DEADLINE_S = 20.0
+_CALLS = CgroupCalls()
 
 
 def cgroup_of(task: Task) -> str:
@@ -29,7 +30,12 @@ def cgroup_of(task: Task) -> str:
     return path if path.startswith("/") else ""
 
 
-async def remove_task_cgroup(cgroups: Cgroups, path: str) -> None:
+async def remove_task_cgroup(
+    cgroups: Cgroups,
+    path: str,
+    deadline_s: float = REMOVE_DEADLINE_S,
+    calls: CgroupCalls = _CALLS,
+) -> None:
     """Kill remaining processes of a cgroup, and remove it. Raises AdapterError if it stays.
 
     Of a creation that was cut off, a process may be left, which a runtime that was killed in a
@@ -38,6 +44,6 @@ async def remove_task_cgroup(cgroups: Cgroups, path: str) -> None:
     if not path:
         return
     try:
-        await kill_and_remove_cgroup(cgroups, path, REMOVE_DEADLINE_S)
+        await kill_and_remove_cgroup(cgroups, path, deadline_s, calls)
     except CgroupError as error:
         raise AdapterError(f"cgroup {path} cannot be removed: {error.strerror}") from None

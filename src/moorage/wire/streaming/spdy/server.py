@@ -236,6 +236,11 @@ class ServerSession:
         self._streams: dict[int, SpdyStream] = {}
         self._highest = 0
 
+    @property
+    def open_streams(self) -> tuple[SpdyStream, ...]:
+        """The streams that are not closed in both directions."""
+        return tuple(self._streams.values())
+
     async def run(self) -> None:
         """Receive until the client ends the connection, then end the open streams.
 
@@ -255,7 +260,7 @@ class ServerSession:
                 await self.send(farewell_frame(self._highest, _PROTOCOL_ERROR))
             raise
         finally:
-            for stream in tuple(self._streams.values()):
+            for stream in self.open_streams:
                 stream.lose(error)
             self._streams.clear()
 

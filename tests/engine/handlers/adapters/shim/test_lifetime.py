@@ -42,19 +42,19 @@ def an_adapter(directory: Path) -> ShimAdapter:
 
 async def test_an_adapter_is_made_of_its_definition(tmp_path: Path) -> None:
     adapter = an_adapter(tmp_path)
-    assert adapter._program.binary == Path("/bin/shim")
-    assert adapter._program.events == tmp_path / "own.events"
-    assert adapter._options.root == tmp_path / "own.state"
-    assert adapter._program.search_path == adapter._options.search_path == search_path()
+    assert adapter.program.binary == Path("/bin/shim")
+    assert adapter.program.events == tmp_path / "own.events"
+    assert adapter.options.root == tmp_path / "own.state"
+    assert adapter.program.search_path == adapter.options.search_path == search_path()
 
 
 async def test_connections_and_events_are_closed(tmp_path: Path) -> None:
     adapter, connections, events = an_adapter(tmp_path), FakePart(), FakePart()
-    adapter._shims, adapter._events = connections, events  # type: ignore[assignment]
+    adapter.shims, adapter.events = connections, events  # type: ignore[assignment]
     async with adapter:
         pass
     assert (connections.is_closed, events.is_closed) == (True, True)
-    assert adapter._events is None
+    assert adapter.events is None
 
 
 async def test_output_that_cannot_be_opened_names_the_directory(

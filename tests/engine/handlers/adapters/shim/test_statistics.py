@@ -13,7 +13,6 @@ from google.protobuf.any_pb2 import Any as AnyMessage
 from moorage.engine.handlers import CgroupDriver, ShimOptions
 from moorage.engine.handlers.adapters import AdapterError, Task, TaskUsage
 from moorage.engine.handlers.adapters.generated import shim_pb2 as pb
-from moorage.engine.handlers.adapters.shim import adapter as shim_adapter
 from moorage.engine.handlers.adapters.shim.adapter import ShimAdapter
 from moorage.engine.handlers.adapters.shim.keeper import Record, TaskDirectory
 from moorage.engine.handlers.adapters.shim.program import Address, ShimProgram, TaskOptions
@@ -165,11 +164,10 @@ async def test_a_hostile_answer_is_an_error_and_the_task_is_waited_for_all_the_s
     shim: Shim,
     adapter: tuple[ShimAdapter, Task],
     answer: bytes | None,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(shim_adapter, "_STATS_DEADLINE_S", 0.05)
     shim.answer = answer
     opened, task = adapter
+    opened.stats_deadline_s = 0.05
     waiting = asyncio.create_task(opened.wait(task))
     async with asyncio.timeout(10):
         with pytest.raises(AdapterError):

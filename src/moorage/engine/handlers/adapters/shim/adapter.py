@@ -69,7 +69,6 @@ log = Log(__name__)
 
 _LAST_OUTPUT_S = 2.0
 _UNKNOWN_EXIT = 255
-_STATS_DEADLINE_S = 2.0
 
 
 @dataclass(slots=True)
@@ -91,16 +90,17 @@ class ShimAdapter:
     """
 
     mounts_rootfs = True
+    stats_deadline_s = 2.0
 
     def __init__(self, program: ShimProgram, options: TaskOptions) -> None:
         self.needs_sandbox = options.handler.needs_sandbox
-        self._program = program
-        self._options = options
-        self._shims = ShimConnections()
+        self.program = program
+        self.options = options
+        self.shims = ShimConnections()
         # Apart: a reply to Stats that breaks the protocol must not take a task's Wait with it,
         # whose loss ends the task.
         self._stats_shims = ShimConnections()
-        self._events: ShimEvents | None = None
+        self.events: ShimEvents | None = None
         self._live: dict[str, _RunningTask] = {}
         self._opening = asyncio.Lock()
         self._memory_cut: set[str] = set()
@@ -136,11 +136,11 @@ class ShimAdapter:
         for live in self._live.values():
             live.output.close()
         self._live.clear()
-        self._shims.close()
+        self.shims.close()
         self._stats_shims.close()
-        if self._events is not None:
-            await self._events.close()
-            self._events = None
+        if self.events is not None:
+            await self.events.close()
+            self.events = None
 
     async def create(self, task: Task) -> int:
         """Create the task; deletes it again when that fails. Raises AdapterError."""
@@ -161,12 +161,12 @@ class ShimAdapter:
     async def start(self, task: Task) -> None:
         live = await self._known(task)
         request = pb.StartRequest(id=task.id)
-        await self._shims.call(
+        await self.shims.call(
             live.record.address,
             "Start",
             request,
             pb.StartResponse,
-            deadline_s=self._options.handler.start_deadline_s,
+            deadline_s=self.options.handler.start_deadline_s,
         )
 
     async def wait(self, task: Task) -> Exit:
@@ -208,7 +208,7 @@ class ShimAdapter:
         live = await self._known(task)
         request = pb.KillRequest(id=task.id, signal=number)
         try:
-            await self._shims.order(live.record.address, "Kill", request)
+            await self.shims.order(live.record.address, "Kill", request)
         except ShimLostError:
             return
         except TaskNotFoundError:
@@ -226,7 +226,7 @@ class ShimAdapter:
         live = self._live.pop(task.id, None)
         try:
             if record is not None:
-                await end_task(task, record, self._shims, self._program)
+                await end_task(task, record, self.shims, self.program)
                 async with self._pod(task):
                     is_last = all(
                         other.record.address != record.address for other in self._live.values()
@@ -234,9 +234,9 @@ class ShimAdapter:
                     await shut_down(
                         task,
                         record,
-                        self._shims,
+                        self.shims,
                         is_last=is_last,
-                        deadline_s=self._options.handler.stop_deadline_s,
+                        deadline_s=self.options.handler.stop_deadline_s,
                     )
         finally:
             if live is not None:
@@ -253,7 +253,7 @@ class ShimAdapter:
         live = await self._known(task)
         exec_id = secrets.token_hex(8)
         directory = TaskDirectory(task.bundle).path / exec_id
-        calls = ShimCalls(self._shims, live.record, task.id, exec_id)
+        calls = ShimCalls(self.shims, live.record, task.id, exec_id)
         document = {**process, "terminal": has_terminal}
         try:
             directory.mkdir(mode=0o700)
@@ -264,7 +264,7 @@ class ShimAdapter:
             raise AdapterError(f"{directory}: {error.strerror or error}") from error
         begun = ShimProcess(output, pipes.get(0), calls, directory, has_terminal=has_terminal)
         try:
-            await self._shims.order(
+            await self.shims.order(
                 live.record.address,
                 "Exec",
                 pb.ExecRequest(
@@ -276,7 +276,7 @@ class ShimAdapter:
                 ),
             )
             request = pb.StartRequest(id=task.id, exec_id=exec_id)
-            await self._shims.call(live.record.address, "Start", request, pb.StartResponse)
+            await self.shims.call(live.record.address, "Start", request, pb.StartResponse)
         except BaseException:
             await begun.__aexit__()
             raise
@@ -287,14 +287,14 @@ class ShimAdapter:
         return AttachedStreams(
             live.output,
             live.pipes.get(0),
-            ShimCalls(self._shims, live.record, task.id),
+            ShimCalls(self.shims, live.record, task.id),
             ends_input=task.is_stdin_once,
             has_terminal=task.has_terminal,
         )
 
     async def resize(self, task: Task, width: int, height: int) -> None:
         live = await self._known(task)
-        await ShimCalls(self._shims, live.record, task.id).resize(width, height)
+        await ShimCalls(self.shims, live.record, task.id).resize(width, height)
 
     async def reopen_log(self, task: Task) -> None:
         """Reopen a container's log after rotation. Raises AdapterError."""
@@ -308,7 +308,7 @@ class ShimAdapter:
         live = await self._known(task)
         document = pack_json(RESOURCES, msgspec.json.encode(resources))
         request = pb.UpdateRequest(id=task.id, resources=document)
-        await self._shims.order(live.record.address, "Update", request)
+        await self.shims.order(live.record.address, "Update", request)
 
     async def checkpoint(self, task: Task, archive: Path, *, keeps_running: bool) -> None:
         """Checkpoint a container into an archive. Raises AdapterError."""
@@ -316,17 +316,17 @@ class ShimAdapter:
         request = pb.CheckpointRequest(
             id=task.id,
             path=str(archive),
-            options=self._options.checkpoint(keeps_running=keeps_running),
+            options=self.options.checkpoint(keeps_running=keeps_running),
         )
         try:
-            await self._shims.order(live.record.address, "Checkpoint", request)
+            await self.shims.order(live.record.address, "Checkpoint", request)
         except AdapterError as error:
             raise checkpoint_refusal(error) from None
 
     async def processes(self, task: Task) -> tuple[int, ...]:
         live = await self._known(task)
         request = pb.PidsRequest(id=task.id)
-        reply = await self._shims.call(live.record.address, "Pids", request, pb.PidsResponse)
+        reply = await self.shims.call(live.record.address, "Pids", request, pb.PidsResponse)
         return tuple(process.pid for process in reply.processes)
 
     async def usage(self, task: Task) -> TaskUsage | None:
@@ -338,7 +338,7 @@ class ShimAdapter:
             "Stats",
             request,
             pb.StatsResponse,
-            deadline_s=_STATS_DEADLINE_S,
+            deadline_s=self.stats_deadline_s,
         )
         return task_usage(reply.stats)
 
@@ -354,7 +354,7 @@ class ShimAdapter:
         finally:
             if has_shim:
                 try:
-                    await self._program.delete(task.id, task.bundle)
+                    await self.program.delete(task.id, task.bundle)
                 except AdapterError as error:
                     log.warning("shim left something behind", task=task.id, reason=error)
 
@@ -375,7 +375,7 @@ class ShimAdapter:
                 raise
         live = self._live[task.id]
         request = pb.ConnectRequest(id=task.id)
-        connected = await self._shims.call(
+        connected = await self.shims.call(
             live.record.address, "Connect", request, pb.ConnectResponse
         )
         live.record = await asyncio.to_thread(
@@ -385,14 +385,14 @@ class ShimAdapter:
 
     async def _make(self, task: Task, directory: TaskDirectory, pipes: dict[int, Path]) -> int:
         """Start the processes that a task needs, and record them. Returns the task's process ID."""
-        options = await asyncio.to_thread(self._options.of_task)
+        options = await asyncio.to_thread(self.options.of_task)
         keeper = None
         # Without a log, the output need not survive the engine.
         if task.log is not None:
-            keeper = await asyncio.to_thread(start_keeper, pipes, self._program.search_path)
+            keeper = await asyncio.to_thread(start_keeper, pipes, self.program.search_path)
         try:
             options_bytes = b"" if options is None else options.SerializeToString()
-            address = await self._program.start(task.id, task.bundle, options_bytes)
+            address = await self.program.start(task.id, task.bundle, options_bytes)
             record = Record(address, keeper=keeper)
             directory.write_record(record)
         except BaseException:
@@ -411,12 +411,12 @@ class ShimAdapter:
             options=options,
         )
         return (
-            await self._shims.call(
+            await self.shims.call(
                 address,
                 "Create",
                 request,
                 pb.CreateResponse,
-                deadline_s=self._options.handler.start_deadline_s,
+                deadline_s=self.options.handler.start_deadline_s,
             )
         ).pid
 
@@ -446,12 +446,12 @@ class ShimAdapter:
         return self._pods.setdefault(task.sandbox_id, asyncio.Lock())
 
     async def _listen(self) -> None:
-        if self._events is None:
+        if self.events is None:
             try:
-                self._events = await ShimEvents.listen(self._program.events, self._out_of_memory)
+                self.events = await ShimEvents.listen(self.program.events, self._out_of_memory)
             except OSError as error:
                 why = error.strerror or str(error)
-                raise AdapterError(f"{self._program.events}: {why}") from error
+                raise AdapterError(f"{self.program.events}: {why}") from error
 
     def _output(self, task: Task, pipes: Mapping[int, Path]) -> ProcessOutput:
         log = None if task.log is None else CriLog(task.log)
@@ -461,12 +461,12 @@ class ShimAdapter:
         request = pb.WaitRequest(id=task.id)
         try:
             # No deadline: a container may run for years.
-            reply = await self._shims.call(
+            reply = await self.shims.call(
                 live.record.address, "Wait", request, pb.WaitResponse, deadline_s=None
             )
         except ShimLostError:
             # Without its shim a task cannot be controlled, so it is killed.
-            ended = await self._program.delete(task.id, task.bundle)
+            ended = await self.program.delete(task.id, task.bundle)
             return self._exit(task, live, ended.exit_status or _UNKNOWN_EXIT, ended.exited_at)
         return self._exit(task, live, reply.exit_status, reply.exited_at)
 
@@ -476,7 +476,7 @@ class ShimAdapter:
 
     async def _state(self, task: Task, live: _RunningTask) -> pb.StateResponse:
         request = pb.StateRequest(id=task.id)
-        return await self._shims.call(live.record.address, "State", request, pb.StateResponse)
+        return await self.shims.call(live.record.address, "State", request, pb.StateResponse)
 
     def _out_of_memory(self, task_id: str) -> None:
         if task_id in self._live:
