@@ -279,8 +279,12 @@ def skip_without_runtimes() -> None:
         pytest.skip(f"{', '.join(missing)} not installed: `moor up --install` brings them")
 
 
+def has_gvisor() -> bool:
+    return shutil.which("runsc") is not None
+
+
 def skip_without_gvisor() -> None:
-    if shutil.which("runsc") is None:
+    if not has_gvisor():
         pytest.skip("runsc is not installed: `moor doctor --install` brings it")
 
 

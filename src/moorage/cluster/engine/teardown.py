@@ -60,12 +60,12 @@ async def sweep(
     await asyncio.to_thread(remove_cgroups, paths_to_remove, host.cgroups)
     remove_mounts(paths.data)
     await asyncio.to_thread(remove_directory, paths.run)
-    await asyncio.to_thread(_remove_shared)
+    await asyncio.to_thread(remove_shared)
     forget(network, ids)
     await remove(network, host)
 
 
-def _remove_shared() -> None:
+def remove_shared() -> None:
     """Remove what the clusters on this host share, if no other has a run directory."""
     if not RUN.is_dir() or any(directory.is_dir() for directory in RUN.iterdir()):
         return
