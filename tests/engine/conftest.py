@@ -9,9 +9,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from moorage.cluster.engine.paths import HUGETLB_MARKER, RUN
+from moorage.cluster.engine.paths import HUGETLB_MARKER
 from moorage.cluster.engine.teardown import remove_shared
 from moorage.cluster.host.hugetlb import mount_hugetlb_v1
+from moorage.cluster.layout import RUN
 from moorage.linux.cgroups import current_cgroups
 from moorage.linux.trust import PASSABLE, make_private
 
