@@ -38,8 +38,7 @@ def _unused_name() -> str:
 
 
 def _delete(cluster: RunningCluster, name: str) -> None:
-    kinds = "pod,configmap,secret"
-    cluster.kubectl("delete", kinds, name, "--ignore-not-found", "--wait=false")
+    cluster.remove("pod,configmap,secret", name)
 
 
 def _status(cluster: RunningCluster, name: str) -> dict[str, Any]:
@@ -473,9 +472,7 @@ def test_output_without_end_of_hooks_and_probes_costs_their_pods_alone(
         ]
         assert most_kib < 200 * 1024
     finally:
-        whole_cluster.kubectl(
-            "delete", "pod", *names, "beside", "--ignore-not-found", "--wait=false"
-        )
+        whole_cluster.remove("pod", *names, "beside")
 
 
 def test_a_volume_follows_its_config_map(
