@@ -21,8 +21,8 @@ $(PYTHON) -m venv $(1)
 @{ $(1)/$(PIP_INSTALL) -r requirements/installer.lock && $(1)/bin/uv pip install --quiet \
   --python $(1)/bin/python --no-deps --require-hashes -r $(2); } || $(1)/$(PIP_INSTALL) -r $(2)
 endef
-# The parts of `make test` beside lint, beside each other: docs/decisions/147-six-runs.md.
-RUNS := shared planes clusters engines below others
+# The parts of `make test` beside lint, beside each other: docs/decisions/147-seven-runs.md.
+RUNS := shared planes clusters engines below servers others
 PYTHON_SOURCES := src tests bench tools hatch_build.py
 # What the image is made of, directories too, since one changes when a file is removed. What is in
 # `generated` is made of the rest.
@@ -97,12 +97,12 @@ $(VENV)-docs/.installed: requirements/docs.lock
 	touch $@
 
 # Clusters and engines mostly wait, and the type checker has one thread, so that two cores are enough
-# for seven jobs beside each other. A test that failed beside the others gets one more chance, alone:
+# for eight jobs beside each other. A test that failed beside the others gets one more chance, alone:
 # docs/decisions/147.
 test: packages ## lint and every test; the tests that needed a second chance are listed at the end
 	@rm -f $(RUNS:%=$(VENV)/%.again)
 	@status=0; \
-	$(MAKE) --no-print-directory --keep-going --jobs=7 --output-sync=target test-lint $(RUNS:%=test-%) \
+	$(MAKE) --no-print-directory --keep-going --jobs=8 --output-sync=target test-lint $(RUNS:%=test-%) \
 	  || $(MAKE) --no-print-directory --keep-going retest-lint $(RUNS:%=retest-%) || status=$$?; \
 	$(BIN)/python -m tools.second_chances $(RUNS:%=$(VENV)/%.again); exit $$status
 
@@ -112,7 +112,8 @@ test-planes retest-planes: MARK := plane
 test-clusters retest-clusters: MARK := whole and not shared
 test-engines retest-engines: MARK := cluster and not whole and not below
 test-below retest-below: MARK := below and not whole
-test-others retest-others: MARK := not cluster and not below
+test-servers retest-servers: MARK := server and not cluster
+test-others retest-others: MARK := not cluster and not below and not server
 ONE_RUN = $(BIN)/pytest -m '$(MARK)' -o cache_dir=$(VENV)/$*.cache
 
 # Lint finds the same each time, so that it does not run again.

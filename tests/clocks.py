@@ -1,10 +1,12 @@
-"""A clock that the test moves."""
+"""Clocks of tests: one that the test moves, and one that runs faster than the system's."""
 
 from __future__ import annotations
 
 import asyncio
 import heapq
 from datetime import UTC, datetime, timedelta
+
+from moorage.api.clock import SystemClock
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 START_S = START.timestamp()
@@ -51,6 +53,24 @@ class FakeClock:
             future = heapq.heappop(self._sleepers)[2]
             if not future.done():
                 future.set_result(None)
+
+
+class QuickClock(SystemClock):
+    """A clock of which a hundred seconds pass in each of the system's."""
+
+    _SPEED = 100
+
+    def __init__(self) -> None:
+        self._began_s = super().monotonic()
+
+    def now(self) -> datetime:
+        return START + timedelta(seconds=self.monotonic())
+
+    def monotonic(self) -> float:
+        return (super().monotonic() - self._began_s) * self._SPEED
+
+    async def sleep(self, seconds: float) -> None:
+        await super().sleep(seconds / self._SPEED)
 
 
 async def settle(turns: int = 20) -> None:

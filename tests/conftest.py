@@ -26,7 +26,7 @@ from tests.running import (
     skip_without_kubectl,
     skip_without_runtimes,
 )
-from tests.runs import BELOW, CLUSTERS, ENGINES, HERE, RUNS, directory_run, run_of, runs_of
+from tests.runs import BELOW, CLUSTERS, ENGINES, HERE, RUNS, SERVERS, directory_run, run_of, runs_of
 
 # A test run does the same each time; `make soak` lets Hypothesis look where it has not been, and
 # `make unit` takes fewer examples.
@@ -94,6 +94,7 @@ def _marks(item: pytest.Item, parts: tuple[str, ...]) -> set[str]:
     marks = {
         "root": parts[0] == "engine" and "place" in fixtures,
         "below": own == BELOW,
+        "server": own == SERVERS,
         "shared": shares_a_cluster,
         "plane": has_plane and not has_node,
         "whole": shares_a_cluster or own == CLUSTERS,

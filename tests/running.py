@@ -21,6 +21,7 @@ from urllib.parse import urlencode, urlsplit
 
 import pytest
 
+from moorage.api.runtime_group import GROUP, VERSION
 from moorage.cluster import Choices, Cluster
 from moorage.cluster.layout import Layout
 from moorage.wire.client.config import load_kubeconfig
@@ -38,21 +39,37 @@ _READY_S = 60.0
 _NEEDED = ("conmon", "skopeo", "runc", "crun", "ip")
 
 
+_GROUP = f"/apis/{GROUP}/{VERSION}"
+_STORAGE = "/apis/storage.k8s.io/v1"
 _NAMESPACED = {
     **dict.fromkeys(("pod", "pods"), "/api/v1/namespaces/{}/pods"),
     "events": "/api/v1/namespaces/{}/events",
     "pvc": "/api/v1/namespaces/{}/persistentvolumeclaims",
+    "quota": "/api/v1/namespaces/{}/resourcequotas",
     "rc": "/api/v1/namespaces/{}/replicationcontrollers",
+    "secret": "/api/v1/namespaces/{}/secrets",
     **dict.fromkeys(("configmap", "configmaps"), "/api/v1/namespaces/{}/configmaps"),
     **dict.fromkeys(("deployment", "deployments"), "/apis/apps/v1/namespaces/{}/deployments"),
     "replicasets": "/apis/apps/v1/namespaces/{}/replicasets",
+    "statefulset": "/apis/apps/v1/namespaces/{}/statefulsets",
+    "hpa": "/apis/autoscaling/v2/namespaces/{}/horizontalpodautoscalers",
     **dict.fromkeys(("job", "jobs"), "/apis/batch/v1/namespaces/{}/jobs"),
+    "pdb": "/apis/policy/v1/namespaces/{}/poddisruptionbudgets",
 }
 _CLUSTER_WIDE = {
+    "namespace": "/api/v1/namespaces",
     **dict.fromkeys(("node", "nodes"), "/api/v1/nodes"),
     "pv": "/api/v1/persistentvolumes",
     **dict.fromkeys(("runtimeclass", "runtimeclasses"), "/apis/node.k8s.io/v1/runtimeclasses"),
+    "rti": f"{_GROUP}/runtimeinstallations",
+    "runtimerollout": f"{_GROUP}/runtimerollouts",
+    "csidriver": f"{_STORAGE}/csidrivers",
+    "csinode": f"{_STORAGE}/csinodes",
+    "sc": f"{_STORAGE}/storageclasses",
+    "vac": f"{_STORAGE}/volumeattributesclasses",
+    "volumeattachment": f"{_STORAGE}/volumeattachments",
 }
+_SELECTORS = {"-l": "labelSelector", "--field-selector": "fieldSelector"}
 
 
 _COLLECTIONS = {
@@ -71,17 +88,25 @@ _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 
 def _path_of(*arguments: str) -> str | None:
-    """The path of what `kubectl get` reads: one object, or all of a namespace; None for others."""
+    """The path of what `kubectl get` reads, one object or a namespace's; None for others."""
     kind, *names = arguments
-    namespace = "default"
-    if "-n" in names:
-        at = names.index("-n")
-        namespace = names[at + 1]
-        del names[at : at + 2]
+    namespace = _taken(names, "-n") or "default"
+    query = {key: value for flag, key in _SELECTORS.items() if (value := _taken(names, flag))}
     collection = _CLUSTER_WIDE.get(kind) or _NAMESPACED.get(kind)
     if collection is None or len(names) > 1 or any(name.startswith("-") for name in names):
         return None
-    return "/".join((collection.format(namespace), *names))
+    path = "/".join((collection.format(namespace), *names))
+    return f"{path}?{urlencode(query)}" if query else path
+
+
+def _taken(arguments: list[str], flag: str) -> str:
+    """Take a flag and its value out of arguments; return the value, empty without the flag."""
+    if flag not in arguments:
+        return ""
+    at = arguments.index(flag)
+    value = arguments[at + 1]
+    del arguments[at : at + 2]
+    return value
 
 
 @dataclass(frozen=True)
@@ -170,6 +195,30 @@ class RunningCluster:
             return False
         assert answer.status == HTTPStatus.CREATED, f"POST {collection}: {body!r}"
         return True
+
+    def create_namespace(self, name: str) -> None:
+        """Create a namespace that can have pods: they are refused until it has its account."""
+        self.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+        path = f"/api/v1/namespaces/{name}/serviceaccounts/default"
+
+        def has_account() -> bool:
+            with self._requested("GET", path) as answer:
+                answer.read()
+            return answer.status == HTTPStatus.OK
+
+        until(has_account, f"the account of namespace {name}")
+
+    def remove(self, kinds: str, *names: str) -> None:
+        """Delete objects as `kubectl delete --ignore-not-found --wait=false` does, without it."""
+        for kind in kinds.split(","):
+            for name in names:
+                path = _path_of(kind, name)
+                assert path is not None, f"no path of {kind}: add it to the tables above"
+                options = {"propagationPolicy": "Background"}
+                with self._requested("DELETE", path, options) as answer:
+                    body = answer.read()
+                expected = (HTTPStatus.OK, HTTPStatus.ACCEPTED, HTTPStatus.NOT_FOUND)
+                assert answer.status in expected, f"DELETE {path}: {body!r}"
 
     def part(self, name: str) -> dict[str, Any]:
         """How a part of the cluster is: `pid`, `state`, `restarts` and so on."""
@@ -279,8 +328,12 @@ def skip_without_runtimes() -> None:
         pytest.skip(f"{', '.join(missing)} not installed: `moor up --install` brings them")
 
 
+def has_gvisor() -> bool:
+    return shutil.which("runsc") is not None
+
+
 def skip_without_gvisor() -> None:
-    if shutil.which("runsc") is None:
+    if not has_gvisor():
         pytest.skip("runsc is not installed: `moor doctor --install` brings it")
 
 

@@ -1,7 +1,7 @@
 """Runs of `make test`: which modules each of them has to import.
 
 To import a module and to make its tests takes longer than to decide by its text that none of its
-tests belongs to a run. Source: docs/decisions/147-six-runs.md.
+tests belongs to a run. Source: docs/decisions/147-seven-runs.md.
 """
 
 from __future__ import annotations
@@ -17,12 +17,15 @@ PLANES = "plane"
 CLUSTERS = "whole and not shared"
 ENGINES = "cluster and not whole and not below"
 BELOW = "below and not whole"
-OTHERS = "not cluster and not below"
+SERVERS = "server and not cluster"
+OTHERS = "not cluster and not below and not server"
 
-RUNS = frozenset((SHARED, PLANES, CLUSTERS, ENGINES, BELOW, OTHERS))
+RUNS = frozenset((SHARED, PLANES, CLUSTERS, ENGINES, BELOW, SERVERS, OTHERS))
 """Marker expressions, as in the Makefile. Each test belongs to exactly one."""
 
 _RUN_OF_DIRECTORY = {
+    "apiserver": SERVERS,
+    "apiserver/registry": OTHERS,
     "attach": ENGINES,
     "attach/webhook": OTHERS,
     "cli": ENGINES,
@@ -47,7 +50,8 @@ _RUN_OF_DIRECTORY = {
 """Where most tests of a directory run. The longest entry counts; other directories are OTHERS.
 
 ENGINES are those whose tests all start clusters or engines, as the modules of `tests/` itself do;
-BELOW are those below the API, with about half of what the tests without whole clusters take.
+BELOW are those below the API, with about half of what the tests without whole clusters take;
+SERVERS are those of the API server, whose registry would make this run longer than any other.
 """
 
 _SHARES_A_CLUSTER = re.compile(r"\bwhole_cluster\b")
@@ -80,7 +84,7 @@ def _runs_of(parts: tuple[str, ...], text: str) -> frozenset[str]:
         runs.add(PLANES)
     own = directory_run(parts)
     runs.add(own)
-    if own == OTHERS and _RUNTIME.search(text):
+    if own in (SERVERS, OTHERS) and _RUNTIME.search(text):
         runs.add(ENGINES)
     return frozenset(runs)
 
@@ -93,4 +97,6 @@ def run_of(marks: set[str]) -> str:
         return CLUSTERS
     if "below" in marks:
         return BELOW
-    return ENGINES if "cluster" in marks else OTHERS
+    if "cluster" in marks:
+        return ENGINES
+    return SERVERS if "server" in marks else OTHERS

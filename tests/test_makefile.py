@@ -12,7 +12,19 @@ from pathlib import Path
 import pytest
 from _pytest.mark.expression import Expression
 
-from tests.runs import BELOW, CLUSTERS, ENGINES, HERE, OTHERS, PLANES, RUNS, SHARED, run_of, runs_of
+from tests.runs import (
+    BELOW,
+    CLUSTERS,
+    ENGINES,
+    HERE,
+    OTHERS,
+    PLANES,
+    RUNS,
+    SERVERS,
+    SHARED,
+    run_of,
+    runs_of,
+)
 
 REPOSITORY = Path(__file__).parents[1]
 _TARGETS = re.findall(r"^([a-z]+):.*## ", (REPOSITORY / "Makefile").read_text(), re.MULTILINE)
@@ -218,7 +230,8 @@ def test_each_target_is_in_the_documentation(target: str) -> None:
     [
         ("api/test_errors.py", {OTHERS}),
         ("engine/whole/test_pods.py", {BELOW}),
-        ("apiserver/test_kubectl.py", {PLANES, OTHERS}),
+        ("apiserver/registry/test_objects.py", {OTHERS}),
+        ("apiserver/test_kubectl.py", {PLANES, SERVERS}),
         ("clients/test_kopf.py", {PLANES, ENGINES}),
         ("cluster/test_cluster.py", {ENGINES}),
         ("cluster/whole/test_kill.py", {CLUSTERS}),
@@ -239,6 +252,8 @@ def test_a_module_is_imported_by_runs_that_its_tests_can_belong_to(
         ({"root"}, OTHERS),
         ({"below", "root"}, BELOW),
         ({"below", "cluster"}, BELOW),
+        ({"server"}, SERVERS),
+        ({"cluster", "server"}, ENGINES),
         ({"cluster"}, ENGINES),
         ({"cluster", "whole"}, CLUSTERS),
         ({"cluster", "whole", "shared"}, SHARED),

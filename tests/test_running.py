@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tests.running import RunningCluster, pod
+from tests.running import RunningCluster, pod, until
 
 
 @pytest.mark.parametrize(
@@ -21,6 +21,9 @@ from tests.running import RunningCluster, pod
         ("runtimeclasses",),
         ("nodes",),
         ("pods", "-l", "of=none"),
+        ("pods", "-l", "of in (none,some),!other"),
+        ("events", "--field-selector", "involvedObject.name=read"),
+        ("namespace", "default"),
     ],
     ids=" ".join,
 )
@@ -32,4 +35,19 @@ def test_what_is_read_is_what_kubectl_prints(
         printed = control_plane.kubectl("get", *arguments, "-o", "json").stdout
         assert control_plane.get(*arguments) == json.loads(printed)
     finally:
-        control_plane.kubectl("delete", "pod", "read")
+        control_plane.remove("pod", "read")
+
+
+def test_what_is_removed_is_gone_with_what_it_owns_or_was_not_there(
+    control_plane: RunningCluster,
+) -> None:
+    control_plane.kubectl("create", "deployment", "removed", "--image=app:1")
+
+    def owned() -> list[str]:
+        sets = control_plane.get("replicasets", "-l", "app=removed")["items"]
+        return [one["metadata"]["name"] for one in sets]
+
+    until(lambda: bool(owned()), "the replica set")
+    control_plane.remove("deployment,pod", "removed", "absent")
+    assert "removed" not in control_plane.kubectl("get", "deployments").stdout
+    until(lambda: not owned(), "the end of the replica set")

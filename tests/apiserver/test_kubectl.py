@@ -16,9 +16,9 @@ from tests.running import EXAMPLES, RunningCluster, pod, runtime_class, until
 @pytest.fixture
 def namespace(control_plane: RunningCluster) -> Iterator[str]:
     name = f"t-{uuid.uuid4().hex[:8]}"
-    control_plane.kubectl("create", "namespace", name)
+    control_plane.create_namespace(name)
     yield name
-    control_plane.kubectl("delete", "namespace", name, "--wait=false")
+    control_plane.remove("namespace", name)
 
 
 def _deployment(name: str, image: str = "app:1") -> dict[str, Any]:
@@ -220,7 +220,7 @@ def test_describe_shows_the_class_and_the_events(
 
 
 def test_a_namespace_goes_with_everything_in_it(control_plane: RunningCluster) -> None:
-    control_plane.kubectl("create", "namespace", "leaving")
+    control_plane.create_namespace("leaving")
     control_plane.kubectl("create", "configmap", "kept", "-n", "leaving")
     control_plane.kubectl("delete", "namespace", "leaving", "--timeout=30s")
     gone = control_plane.kubectl("get", "configmap", "kept", "-n", "leaving", fails=True)

@@ -17,9 +17,9 @@ GROUP = "storage.k8s.io/v1"
 @pytest.fixture
 def namespace(control_plane: RunningCluster) -> Iterator[str]:
     name = f"s-{uuid.uuid4().hex[:8]}"
-    control_plane.kubectl("create", "namespace", name)
+    control_plane.create_namespace(name)
     yield name
-    control_plane.kubectl("delete", "namespace", name, "--wait=false")
+    control_plane.remove("namespace", name)
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def unique(control_plane: RunningCluster) -> Iterator[str]:
     name = f"x-{uuid.uuid4().hex[:8]}"
     yield name
     for kind in ("pv", "sc", "vac", "csidriver", "csinode", "volumeattachment"):
-        control_plane.kubectl("delete", kind, name, "--ignore-not-found", "--wait=false")
+        control_plane.remove(kind, name)
 
 
 def claim(name: str, namespace: str, **spec: Any) -> dict[str, Any]:
@@ -262,7 +262,7 @@ def test_a_quota_counts_claims_and_their_storage_until_they_are_gone(
 
 def test_a_namespace_goes_with_its_claims(control_plane: RunningCluster) -> None:
     name = f"s-{uuid.uuid4().hex[:8]}"
-    control_plane.kubectl("create", "namespace", name)
+    control_plane.create_namespace(name)
     user = pod("user", volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}])
     user["metadata"]["namespace"] = name
     control_plane.apply(claim("data", name), user)

@@ -96,11 +96,7 @@ class _Legacy:
 def legacy(control_plane: RunningCluster) -> Iterator[_Legacy]:
     """A namespace of its own for each test, since one goes away slowly."""
     namespace = f"migration-{uuid.uuid4().hex[:8]}"
-    control_plane.kubectl("create", "namespace", namespace)
-    # A pod needs its service account, which a controller creates.
-    control_plane.kubectl(
-        "wait", "--for=create", "serviceaccount/default", "-n", namespace, "--timeout=60s"
-    )
+    control_plane.create_namespace(namespace)
     kinds = [*_CHANGED, "Job"]
     lone = pod("lone")
     lone["metadata"] |= {"namespace": namespace, "annotations": _UNTRUSTED}

@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, cast
 
-from moorage.api.clock import SystemClock
 from moorage.api.meta import ObjectMeta
 from moorage.api.names import Namespace
 from moorage.api.pods import Pod
@@ -22,11 +21,12 @@ from moorage.wire.client.resources import (
     STORAGE_CLASSES,
 )
 from moorage.wire.client.rest import Client, UnreachableError
-from tests.clocks import FakeClock, settle
+from tests.clocks import FakeClock, QuickClock, settle
 from tests.scheduler.fake_client import FakeClient
 from tests.scheduler.objects import a_class, a_node, a_pod, anti_affinity, pod_affinity
 
-FAST = SchedulerOptions(first_backoff_s=0.01, longest_backoff_s=0.05)
+# Of a quick clock: what wakes a pod is what the test does, not that it has waited long.
+OPTIONS = SchedulerOptions(longest_wait_s=60_000.0, longest_volume_wait_s=60_000.0)
 
 
 def scheduling(client: FakeClient) -> AbstractAsyncContextManager[FakeClient]:
@@ -38,7 +38,7 @@ async def scheduling_with(
     client: FakeClient, informers: SchedulerInformers | None
 ) -> AsyncIterator[FakeClient]:
     task = asyncio.create_task(
-        run_scheduler(cast("Client", client), FAST, SystemClock(), informers=informers)
+        run_scheduler(cast("Client", client), OPTIONS, QuickClock(), informers=informers)
     )
     try:
         yield client
@@ -287,7 +287,7 @@ async def test_informers_list_what_the_scheduler_decides_by() -> None:
 
 async def test_informers_can_be_shared() -> None:
     client = a_client(a_node("n1"), a_pod("p"))
-    shared = SchedulerInformers.of(cast("Client", client), SystemClock())
+    shared = SchedulerInformers.of(cast("Client", client), QuickClock())
     runners = [asyncio.create_task(informer.run()) for informer in shared.all]
     async with scheduling_with(client, shared):
         assert await client.until_bound("p") == "n1"

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import cast
 
-from moorage.api.clock import SystemClock
 from moorage.scheduler import SchedulerMetrics, SchedulerOptions, run_scheduler
 from moorage.wire.client.rest import Client
 from moorage.wire.metrics import exposition
+from tests.clocks import QuickClock
 from tests.scheduler.fake_client import FakeClient
 from tests.scheduler.objects import a_node, a_pod
 
@@ -48,7 +48,7 @@ async def test_attempts_and_waiting_pods() -> None:
         a_pod("gated", schedulingGates=[{"name": "example.com/wait"}]),
     )
     running = asyncio.create_task(
-        run_scheduler(cast("Client", client), SchedulerOptions(), SystemClock(), metrics=metrics)
+        run_scheduler(cast("Client", client), SchedulerOptions(), QuickClock(), metrics=metrics)
     )
     try:
         assert await client.until_bound("fits") == "n1"

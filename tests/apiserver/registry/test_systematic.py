@@ -8,7 +8,6 @@ shows the object: one digest a path. Answers recorded from Kubernetes itself, wo
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator
 from typing import Any
 
@@ -18,7 +17,7 @@ from moorage.api.errors import StatusError
 from moorage.apiserver.registry.kind import Kind, Obj
 from moorage.apiserver.registry.validation.metadata import metadata_errors, metadata_update_errors
 from tests.apiserver.registry.rich_objects import RICH
-from tests.apiserver.registry.rules import BASES, KINDS, decoded
+from tests.apiserver.registry.rules import BASES, KINDS, decoded, json_copy
 from tests.recording import assert_recorded, digest
 
 NOW = 1_767_225_600.0
@@ -49,13 +48,13 @@ def variations(value: Any) -> list[Any]:
         return [_DROPPED, "", "A B", "a" * 300, f"{value}x", "../x", "/abs", "a/b", "-", "*", "0",
                 "-1", "10.0.0.300", "true"]  # fmt: skip
     if isinstance(value, list):
-        twice = [*value, copy.deepcopy(value[0])] if value else [{}]
+        twice = [*value, json_copy(value[0])] if value else [{}]
         return [_DROPPED, [], twice, [*value, "x"], [*value, {}]]
     return [_DROPPED, {}, {**value, "unknown": "x"}, {**value, "A B": "x", "": "y"}]
 
 
 def changed(obj: Obj, path: Path, value: Any) -> Obj:
-    result = copy.deepcopy(obj)
+    result = json_copy(obj)
     *above, last = path
     place: Any = result
     for key in above:
@@ -63,7 +62,7 @@ def changed(obj: Obj, path: Path, value: Any) -> Obj:
     if value is _DROPPED:
         del place[last]
     else:
-        place[last] = copy.deepcopy(value)
+        place[last] = value
     return result
 
 
@@ -72,7 +71,7 @@ def answers(kind: Kind, before: Obj, obj: Obj) -> list[Any]:
     results: list[Any] = []
     try:
         new = decoded(kind, obj)
-        created, after, shown = copy.deepcopy(new), copy.deepcopy(new), copy.deepcopy(new)
+        created, after, shown = json_copy(new), json_copy(new), json_copy(new)
         kind.strategy.prepare_create(created)
         errors = [*metadata_errors(kind, created), *kind.strategy.validate(created)]
         results.append([str(error) for error in errors])
@@ -83,7 +82,7 @@ def answers(kind: Kind, before: Obj, obj: Obj) -> list[Any]:
         results.append([str(error) for error in errors])
         results.append([kind.strategy.warn(after, before), after == before])
         for name, part in kind.strategy.parts.items():
-            after = copy.deepcopy(new)
+            after = json_copy(new)
             part.prepare(after, before)
             results.append([name, [str(error) for error in part.validate(after, before)]])
         if kind.printer is not None:
@@ -106,8 +105,8 @@ def test_every_field_changed_in_every_way(name: str) -> None:
     kind = KINDS[name.partition(" ")[0]]
     table: dict[str, str] = {}
     for title, base in (("least", BASES[kind.name]), ("rich", RICH[name])):
-        before = decoded(kind, copy.deepcopy(base))
-        table[title] = digest([answers(kind, before, copy.deepcopy(base)), before])
+        before = decoded(kind, json_copy(base))
+        table[title] = digest([answers(kind, before, json_copy(base)), before])
         for path in paths(base):
             value: Any = base
             for key in path:
@@ -122,7 +121,7 @@ def test_every_field_changed_in_every_way(name: str) -> None:
 @pytest.mark.parametrize("name", sorted(RICH))
 def test_a_rich_object_is_legal(name: str) -> None:
     kind = KINDS[name.partition(" ")[0]]
-    obj = decoded(kind, copy.deepcopy(RICH[name]))
+    obj = decoded(kind, json_copy(RICH[name]))
     kind.strategy.prepare_create(obj)
     errors = [*metadata_errors(kind, obj), *kind.strategy.validate(obj)]
     assert errors == []

@@ -69,7 +69,7 @@ def working(whole_cluster: RunningCluster) -> Iterator[str]:
     whole_cluster.apply(_deployment(name))
     whole_cluster.kubectl("rollout", "status", f"deployment/{name}", "--timeout=60s")
     yield name
-    whole_cluster.kubectl("delete", "hpa,deployment", name, "--ignore-not-found", "--wait=false")
+    whole_cluster.remove("hpa,deployment", name)
 
 
 def _millicores(text: str) -> int:

@@ -18,7 +18,7 @@ def name(whole_cluster: RunningCluster) -> Iterator[str]:
     """A name for a Deployment and its budget, which are gone afterwards."""
     name = f"pdb-{uuid.uuid4().hex[:8]}"
     yield name
-    whole_cluster.kubectl("delete", "deployment,pdb", name, "--ignore-not-found", "--wait=false")
+    whole_cluster.remove("deployment,pdb", name)
 
 
 def test_evictions_wait_for_the_replacement(whole_cluster: RunningCluster, name: str) -> None:

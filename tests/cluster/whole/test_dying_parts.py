@@ -20,7 +20,7 @@ def name(whole_cluster: RunningCluster) -> Iterator[str]:
     name = f"d-{uuid.uuid4().hex[:8]}"
     yield name
     for pod_name in (name, f"{name}-after"):
-        whole_cluster.kubectl("delete", "pod", pod_name, "--ignore-not-found", "--wait=false")
+        whole_cluster.remove("pod", pod_name)
 
 
 def _container(cluster: RunningCluster, name: str) -> tuple[Any, ...]:

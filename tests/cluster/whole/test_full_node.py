@@ -23,9 +23,9 @@ PODS = int(os.environ.get("MOORAGE_SHORT_PODS", "20"))
 @pytest.fixture
 def namespace(whole_cluster: RunningCluster) -> Iterator[str]:
     name = f"full-{uuid.uuid4().hex[:8]}"
-    whole_cluster.kubectl("create", "namespace", name)
+    whole_cluster.create_namespace(name)
     yield name
-    whole_cluster.kubectl("delete", "namespace", name, "--wait=false")
+    whole_cluster.remove("namespace", name)
 
 
 def short(name: str, namespace: str, *, runtime_class: str = "", **more: Any) -> dict[str, Any]:

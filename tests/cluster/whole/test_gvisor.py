@@ -22,7 +22,7 @@ def name(whole_cluster: RunningCluster) -> Iterator[str]:
     skip_without_gvisor()
     name = f"g-{uuid.uuid4().hex[:8]}"
     yield name
-    whole_cluster.kubectl("delete", "pod", name, "--ignore-not-found", "--wait=false")
+    whole_cluster.remove("pod", name)
 
 
 def _status(cluster: RunningCluster, name: str) -> dict[str, Any]:

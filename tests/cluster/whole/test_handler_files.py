@@ -24,7 +24,7 @@ def name(whole_cluster: RunningCluster) -> Iterator[str]:
     yield name
     _file(whole_cluster, name).unlink(missing_ok=True)
     for kind, object_name in (("pod", name), ("pod", f"{name}-late"), ("runtimeclass", name)):
-        whole_cluster.kubectl("delete", kind, object_name, "--ignore-not-found", "--wait=false")
+        whole_cluster.remove(kind, object_name)
 
 
 def _file(cluster: RunningCluster, name: str) -> Path:

@@ -18,7 +18,7 @@ def name(whole_cluster: RunningCluster) -> Iterator[str]:
     """A name for a Job, which is gone afterwards."""
     name = f"job-{uuid.uuid4().hex[:8]}"
     yield name
-    whole_cluster.kubectl("delete", "job", name, "--ignore-not-found", "--wait=false")
+    whole_cluster.remove("job", name)
 
 
 def job(name: str, script: str, **spec: Any) -> dict[str, Any]:

@@ -276,8 +276,9 @@ def test_down_ends_pods_and_their_volumes_and_the_engine_can_change(
         assert "may still run on its own engine" in refused
         cluster.moor("down")
         cluster.moor("up", "--detach", "--cri", engine[1])
+        # Its status says Ready until the node agent has looked at it.
+        until(lambda: "moving" in _sandboxes(engine[1]), "the sandbox", within_s=60)
         cluster.wait_ready("moving")
-        assert "moving" in _sandboxes(engine[1])
 
 
 def test_runtimes_are_the_engines(cluster: RunningCluster) -> None:

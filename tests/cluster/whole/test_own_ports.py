@@ -24,7 +24,7 @@ pytestmark = pytest.mark.runtime
 def name(whole_cluster: RunningCluster) -> Iterator[str]:
     name = f"ports-{uuid.uuid4().hex[:8]}"
     yield name
-    whole_cluster.kubectl("delete", "pod", name, "--ignore-not-found", "--wait=false")
+    whole_cluster.remove("pod", name)
 
 
 def settings(cluster: RunningCluster) -> Any:

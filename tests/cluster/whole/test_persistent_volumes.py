@@ -140,7 +140,7 @@ def test_a_claim_says_what_it_waits_for_and_what_it_got(
     }  # fmt: skip
     annotations = bound["metadata"]["annotations"]
     assert annotations["volume.kubernetes.io/selected-node"] == "n1"
-    assert "ProvisioningSucceeded" in events(whole_cluster, name)
+    until(lambda: "ProvisioningSucceeded" in events(whole_cluster, name), "the event of it")
 
 
 def test_a_pod_reports_a_missing_claim_and_starts_once_it_exists(

@@ -7,24 +7,38 @@ import shutil
 import time
 import uuid
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.engine.images.builds import Entry, directory, layer, oci_archive
-from tests.running import BUSYBOX, NGINX_STAND_IN, RunningCluster, pod, skip_without_gvisor, until
+from tests.running import (
+    BUSYBOX,
+    NGINX_STAND_IN,
+    RunningCluster,
+    has_gvisor,
+    pod,
+    skip_without_gvisor,
+    until,
+)
 
 pytestmark = pytest.mark.runtime
 
 
 @pytest.fixture
 def name(whole_cluster: RunningCluster) -> Iterator[str]:
-    name = f"p-{uuid.uuid4().hex[:8]}"
+    name = _unused_name()
     yield name
-    for kind in ("pod", "configmap", "secret"):
-        whole_cluster.kubectl("delete", kind, name, "--ignore-not-found", "--wait=false")
+    _delete(whole_cluster, name)
+
+
+def _unused_name() -> str:
+    return f"p-{uuid.uuid4().hex[:8]}"
+
+
+def _delete(cluster: RunningCluster, name: str) -> None:
+    cluster.remove("pod,configmap,secret", name)
 
 
 def _status(cluster: RunningCluster, name: str) -> dict[str, Any]:
@@ -33,10 +47,6 @@ def _status(cluster: RunningCluster, name: str) -> dict[str, Any]:
 
 def _container(cluster: RunningCluster, name: str) -> dict[str, Any]:
     return dict(_status(cluster, name).get("containerStatuses", [{}])[0])
-
-
-def _is_evicted(cluster: RunningCluster, name: str) -> bool:
-    return _status(cluster, name).get("reason") == "Evicted"
 
 
 def _said(cluster: RunningCluster, name: str, *options: str) -> str:
@@ -68,9 +78,13 @@ def test_the_environment_comes_from_everywhere(whole_cluster: RunningCluster, na
     assert _said(whole_cluster, name).split() == ["a", "ab", "red", "sesame", "n1", "67108864"]
 
 
-def test_volumes_hold_what_they_should_and_follow_changes(
-    whole_cluster: RunningCluster, name: str
-) -> None:
+@pytest.fixture(scope="module")
+def volumes(whole_cluster: RunningCluster) -> Iterator[tuple[str, dict[str, str]]]:
+    """A pod, and what its volumes held at first.
+
+    Its config map is another by then, which the node notices after a while: other tests run in it.
+    """
+    name = _unused_name()
     whole_cluster.kubectl("create", "configmap", name, "--from-literal=key=first")
     whole_cluster.kubectl("create", "secret", "generic", name, "--from-literal=word=sesame")
     token = {"serviceAccountToken": {"path": "token", "expirationSeconds": 3600}}
@@ -86,18 +100,31 @@ def test_volumes_hold_what_they_should_and_follow_changes(
     mounts = [{"name": volume["name"], "mountPath": f"/v/{volume['name']}"} for volume in volumes]
     whole_cluster.apply(pod(name, volumes=volumes, container={"volumeMounts": mounts}))
     whole_cluster.wait_ready(name)
-
-    def read(script: str) -> str:
-        return whole_cluster.kubectl("exec", name, "--", "sh", "-c", script).stdout.strip()
-
-    assert read("cat /v/map/key") == "first"
-    assert read("cat /v/secret/word; stat -L -c %a /v/secret/word") == "sesame400"
-    assert read("cat /v/both/name") == name
-    assert read("cut -d. -f2 /v/both/token | wc -c").isdecimal()
-    assert "tmpfs" in read("mount | grep /v/empty")
+    scripts = {
+        "map": "cat /v/map/key",
+        "secret": "cat /v/secret/word; stat -L -c %a /v/secret/word",
+        "label": "cat /v/both/name",
+        "token": "cut -d. -f2 /v/both/token | wc -c",
+        "empty": "mount | grep /v/empty",
+    }
+    first = {volume: _read(whole_cluster, name, script) for volume, script in scripts.items()}
     patch = json.dumps({"data": {"key": "second"}})
     whole_cluster.kubectl("patch", "configmap", name, "--type=merge", "-p", patch)
-    until(lambda: read("cat /v/map/key") == "second", "the new value", within_s=90)
+    yield name, first
+    _delete(whole_cluster, name)
+
+
+def _read(cluster: RunningCluster, name: str, script: str) -> str:
+    return cluster.kubectl("exec", name, "--", "sh", "-c", script).stdout.strip()
+
+
+def test_volumes_hold_what_they_should(volumes: tuple[str, dict[str, str]]) -> None:
+    name, first = volumes
+    assert first["map"] == "first"
+    assert first["secret"] == "sesame400"
+    assert first["label"] == name
+    assert first["token"].isdecimal()
+    assert "tmpfs" in first["empty"]
 
 
 def test_init_containers_run_first_and_one_by_one(whole_cluster: RunningCluster, name: str) -> None:
@@ -196,91 +223,122 @@ def test_a_pod_cannot_take_all_process_ids(whole_cluster: RunningCluster, name: 
     assert set(limits) == {"4096"}
 
 
-def test_a_pod_beyond_its_ephemeral_storage_is_evicted(
-    whole_cluster: RunningCluster, name: str
-) -> None:
-    container = _shell(
-        "head -c 8m /dev/zero > /filled; sleep 1000",
-        resources={"limits": {"ephemeral-storage": "4Mi"}},
-    )
-    whole_cluster.apply(pod(name, container=container))
-    until(lambda: _status(whole_cluster, name).get("reason") == "Evicted", "eviction", 60)
-    # The pod's total is looked at before each container's own limit, as upstream does.
-    expected = "Pod ephemeral local storage usage exceeds the total limit of containers 4Mi. "
-    status = _status(whole_cluster, name)
-    assert (status["phase"], status["message"]) == ("Failed", expected)
+_FILES_OF_THE_NODE = ("/etc/hosts", "/etc/hostname", "/etc/resolv.conf", "/dev/termination-log")
+_HANDLERS = ("native", "crun", "gvisor")
 
 
-@pytest.mark.parametrize("handler", ["native", "crun", "gvisor"])
-def test_what_is_written_to_the_files_of_the_node_counts(
-    whole_cluster: RunningCluster, handler: str
-) -> None:
-    if handler == "gvisor":
-        skip_without_gvisor()
-    files = ("/etc/hosts", "/etc/hostname", "/etc/resolv.conf", "/dev/termination-log")
-    names = {file: f"fill-{handler}-{index}" for index, file in enumerate(files)}
-    limits = {"limits": {"ephemeral-storage": "4Mi"}}
-    for file, name in names.items():
-        container = _shell(f"head -c 8m /dev/zero >> {file}; sleep 1000", resources=limits)
-        whole_cluster.apply(pod(name, runtime_class=handler, container=container))
-    for file, name in names.items():
-        until(partial(_is_evicted, whole_cluster, name), file, 90)
-        expected = "Pod ephemeral local storage usage exceeds the total limit of containers 4Mi. "
-        assert _status(whole_cluster, name)["message"] == expected
-        whole_cluster.kubectl("delete", "pod", name, "--wait=false")
+@pytest.fixture(scope="module")
+def filling(
+    whole_cluster: RunningCluster, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[dict[tuple[str, str], str]]:
+    """Pods that write more than they may, by class and by what they fill.
+
+    They are all there at once: what pods have written is measured every ten seconds.
+    """
+    _load_image_with_volume(whole_cluster, tmp_path_factory.mktemp("image"))
+    pods = {("", "/filled"): _filler("/filled"), ("", "log"): _RESTRICTED_FILLER}
+    for handler in _HANDLERS:
+        if handler != "gvisor" or has_gvisor():
+            pods |= {(handler, file): _filler(file) for file in _FILES_OF_THE_NODE}
+            pods[handler, "/data"] = _VOLUME_FILLER
+    names = {key: _unused_name() for key in pods}
+    for key, options in pods.items():
+        whole_cluster.apply(pod(names[key], runtime_class=key[0], **options))
+    yield names
+    whole_cluster.kubectl("delete", "pod", *names.values(), "--ignore-not-found", "--wait=false")
 
 
-@pytest.mark.parametrize("handler", ["native", "crun", "gvisor"])
-def test_a_volume_of_the_image_can_be_written_in_a_read_only_root_and_counts(
-    whole_cluster: RunningCluster, name: str, handler: str, tmp_path: Path
-) -> None:
-    if handler == "gvisor":
-        skip_without_gvisor()
-    busybox = Path(shutil.which("busybox") or "busybox").read_bytes()
-    files = layer(
-        directory("bin"), Entry("bin/sh", busybox, mode=0o755),
-        directory("data"), Entry("data/file", b"from the image"),
-    )  # fmt: skip
-    image = "moorage.local/declares:1"
-    archive = oci_archive(tmp_path / "a.tar", [image], [files], {"Volumes": {"/data": {}}})
-    whole_cluster.moor("image", "load", str(archive))
-    container = {
-        "image": image,
+def _filler(file: str) -> dict[str, Any]:
+    script = f"head -c 8m /dev/zero >> {file}; sleep 1000"
+    return {"container": _shell(script, resources=_FOUR_MEGABYTES)}
+
+
+_FOUR_MEGABYTES = {"limits": {"ephemeral-storage": "4Mi"}}
+_VOLUME_FILLER = {
+    "container": {
+        "image": "moorage.local/declares:1",
         "imagePullPolicy": "Never",
         "command": ["sh", "-c", "read x </data/file; echo $x; head -c 8m /dev/zero >/data/filled; "
                         "sleep 1000"],
-        "resources": {"limits": {"ephemeral-storage": "4Mi"}},
+        "resources": _FOUR_MEGABYTES,
         "securityContext": {"readOnlyRootFilesystem": True},
-    }  # fmt: skip
-    whole_cluster.apply(pod(name, runtime_class=handler, container=container))
-    try:
-        until(partial(_is_evicted, whole_cluster, name), "eviction", 90)
-    except AssertionError as error:
-        shown = whole_cluster.kubectl("describe", "pod", name).stdout
-        raise AssertionError(f"{error}:\n{shown}") from error
-    expected = "Pod ephemeral local storage usage exceeds the total limit of containers 4Mi. "
-    assert _status(whole_cluster, name)["message"] == expected
-
-
-def test_a_termination_log_is_bounded_in_a_restricted_pod(
-    whole_cluster: RunningCluster, name: str
-) -> None:
-    container = _shell(
+    }
+}  # fmt: skip
+_RESTRICTED_FILLER = {
+    "container": _shell(
         "head -c 12m /dev/zero >> /dev/termination-log; sleep 1000",
         securityContext={
             "allowPrivilegeEscalation": False,
             "readOnlyRootFilesystem": True,
             "capabilities": {"drop": ["ALL"]},
         },
-    )
-    restricted = {
+    ),
+    "securityContext": {
         "runAsUser": 1000,
         "runAsNonRoot": True,
         "seccompProfile": {"type": "RuntimeDefault"},
-    }
-    whole_cluster.apply(pod(name, container=container, securityContext=restricted))
-    until(lambda: _status(whole_cluster, name).get("reason") == "Evicted", "eviction", 60)
-    message = _status(whole_cluster, name)["message"]
+    },
+}
+
+
+def _load_image_with_volume(cluster: RunningCluster, directory_of_archive: Path) -> None:
+    busybox = Path(shutil.which("busybox") or "busybox").read_bytes()
+    files = layer(
+        directory("bin"), Entry("bin/sh", busybox, mode=0o755),
+        directory("data"), Entry("data/file", b"from the image"),
+    )  # fmt: skip
+    archive = oci_archive(
+        directory_of_archive / "a.tar",
+        ["moorage.local/declares:1"], [files], {"Volumes": {"/data": {}}},
+    )  # fmt: skip
+    cluster.moor("image", "load", str(archive))
+
+
+def _message_of_eviction(cluster: RunningCluster, name: str) -> str:
+    """Wait until a pod is evicted; return why it was."""
+    try:
+        until(lambda: _status(cluster, name).get("reason") == "Evicted", "eviction", 90)
+    except AssertionError as error:
+        shown = cluster.kubectl("describe", "pod", name).stdout
+        raise AssertionError(f"{error}:\n{shown}") from error
+    status = _status(cluster, name)
+    assert status["phase"] == "Failed"
+    return str(status["message"])
+
+
+# The pod's total is looked at before each container's own limit, as upstream does.
+_TOO_MUCH = "Pod ephemeral local storage usage exceeds the total limit of containers 4Mi. "
+
+
+def test_a_pod_beyond_its_ephemeral_storage_is_evicted(
+    whole_cluster: RunningCluster, filling: dict[tuple[str, str], str]
+) -> None:
+    assert _message_of_eviction(whole_cluster, filling["", "/filled"]) == _TOO_MUCH
+
+
+@pytest.mark.parametrize("handler", _HANDLERS)
+def test_what_is_written_to_the_files_of_the_node_counts(
+    whole_cluster: RunningCluster, filling: dict[tuple[str, str], str], handler: str
+) -> None:
+    if handler == "gvisor":
+        skip_without_gvisor()
+    for file in _FILES_OF_THE_NODE:
+        assert _message_of_eviction(whole_cluster, filling[handler, file]) == _TOO_MUCH
+
+
+@pytest.mark.parametrize("handler", _HANDLERS)
+def test_a_volume_of_the_image_can_be_written_in_a_read_only_root_and_counts(
+    whole_cluster: RunningCluster, filling: dict[tuple[str, str], str], handler: str
+) -> None:
+    if handler == "gvisor":
+        skip_without_gvisor()
+    assert _message_of_eviction(whole_cluster, filling[handler, "/data"]) == _TOO_MUCH
+
+
+def test_a_termination_log_is_bounded_in_a_restricted_pod(
+    whole_cluster: RunningCluster, filling: dict[tuple[str, str], str]
+) -> None:
+    message = _message_of_eviction(whole_cluster, filling["", "log"])
     assert message == 'Termination log of container app exceeds the limit "10Mi". '
 
 
@@ -414,6 +472,12 @@ def test_output_without_end_of_hooks_and_probes_costs_their_pods_alone(
         ]
         assert most_kib < 200 * 1024
     finally:
-        whole_cluster.kubectl(
-            "delete", "pod", *names, "beside", "--ignore-not-found", "--wait=false"
-        )
+        whole_cluster.remove("pod", *names, "beside")
+
+
+def test_a_volume_follows_its_config_map(
+    whole_cluster: RunningCluster, volumes: tuple[str, dict[str, str]]
+) -> None:
+    name, _ = volumes
+    script = "cat /v/map/key"
+    until(lambda: _read(whole_cluster, name, script) == "second", "the new value", within_s=90)

@@ -16,13 +16,9 @@ pytestmark = pytest.mark.runtime
 def namespace(whole_cluster: RunningCluster) -> Iterator[str]:
     """A namespace with its account, which is gone afterwards."""
     name = f"quota-{uuid.uuid4().hex[:8]}"
-    whole_cluster.kubectl("create", "namespace", name)
-    until(
-        lambda: "default" in whole_cluster.kubectl("get", "sa", "-n", name, "-o", "name").stdout,
-        "the namespace has its account",
-    )
+    whole_cluster.create_namespace(name)
     yield name
-    whole_cluster.kubectl("delete", "namespace", name, "--wait=false")
+    whole_cluster.remove("namespace", name)
 
 
 def test_a_quota_is_used_and_freed(whole_cluster: RunningCluster, namespace: str) -> None:

@@ -17,7 +17,7 @@ def name(whole_cluster: RunningCluster) -> Iterator[str]:
     """A name for a ReplicationController and its budget, which are gone afterwards."""
     name = f"rc-{uuid.uuid4().hex[:8]}"
     yield name
-    whole_cluster.kubectl("delete", "rc,pdb", name, "--ignore-not-found", "--wait=false")
+    whole_cluster.remove("rc,pdb", name)
 
 
 def test_pods_of_a_replication_controller(whole_cluster: RunningCluster, name: str) -> None:

@@ -22,11 +22,11 @@ _CRUN = shutil.which("crun")
 def namespace(whole_cluster: RunningCluster) -> Iterator[str]:
     """A namespace, and the name of a rollout, a handler and a class; all are gone afterwards."""
     name = f"r-{uuid.uuid4().hex[:8]}"
-    whole_cluster.kubectl("create", "namespace", name)
+    whole_cluster.create_namespace(name)
     whole_cluster.kubectl("label", "namespace", name, f"rollout={name}")
     yield name
     for kind in ("runtimerollout", "namespace", "runtimeclass"):
-        whole_cluster.kubectl("delete", kind, name, "--ignore-not-found", "--wait=false")
+        whole_cluster.remove(kind, name)
     _handler_file(whole_cluster, name).unlink(missing_ok=True)
 
 

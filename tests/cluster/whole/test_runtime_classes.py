@@ -26,7 +26,7 @@ def name(whole_cluster: RunningCluster) -> Iterator[str]:
     name = f"rc-{uuid.uuid4().hex[:8]}"
     yield name
     for kind in ("pod", "runtimeclass"):
-        whole_cluster.kubectl("delete", kind, name, "--ignore-not-found", "--wait=false")
+        whole_cluster.remove(kind, name)
 
 
 def _events(cluster: RunningCluster, pod_name: str) -> list[dict[str, Any]]:

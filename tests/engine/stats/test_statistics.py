@@ -51,8 +51,9 @@ async def test_a_busy_container_is_seen_to_be(busy: Pod) -> None:
     first = await statistics.container(subject)
     assert not first.cpu.HasField("usage_nano_cores")
     stats = first
-    async with asyncio.timeout(10):
-        while stats.cpu.usage_nano_cores.value < 200_000_000:
+    async with asyncio.timeout(60):
+        # How much of a core it gets is for the rest of the machine to decide.
+        while not stats.cpu.usage_nano_cores.value:
             stats = await statistics.container(subject)
             assert stats.cpu.timestamp > first.cpu.timestamp
     assert stats.cpu.usage_core_nano_seconds.value > first.cpu.usage_core_nano_seconds.value

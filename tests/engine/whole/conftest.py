@@ -15,8 +15,9 @@ from tests.engine.whole.engines import Caller, RunningEngine, an_engine, skip_wh
 
 
 @pytest.fixture(scope="session")
-def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def archive(tmp_path_factory: pytest.TempPathFactory, crun_has_cgroups: None) -> Path:
     """Images in a file: made from this machine's busybox, so that no registry is needed."""
+    del crun_has_cgroups
     skip_where_no_engine_runs()
     busybox, catatonit = shutil.which("busybox"), shutil.which("catatonit")
     images = asyncio.run(

@@ -37,7 +37,6 @@ BUSYBOX = "moorage.local/busybox:1"
 DEADLINE_S = 30.0
 _SOURCES = Path(__file__).parents[3]
 _NEEDED = ("runc", "conmon", "busybox", "ip", "skopeo")
-_PLAIN_CRUN = 'exec crun --cgroup-manager=disabled "$@"'
 _CNI = Path("/usr/lib/cni/bridge")
 SPARES = 2
 
@@ -68,9 +67,6 @@ class RunningEngine:
         self._process: subprocess.Popen[bytes] | None = None
         self._write_network()
         self.handlers.mkdir()
-        if current_cgroups().is_hugetlb_apart and shutil.which("crun"):
-            # As it comes, crun refuses every container on this layout.
-            self.define("crun", self.program("plain_crun", _PLAIN_CRUN))
 
     @property
     def data(self) -> Path:

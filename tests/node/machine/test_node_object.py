@@ -21,6 +21,7 @@ from moorage.wire.client.rest import PatchType
 from moorage.wire.cri import pb
 from tests.clocks import FakeClock, settle
 from tests.controllers.memory import MemoryClient
+from tests.executors import InlineExecutor
 from tests.node.machine.test_node_status import FACTS
 
 
@@ -79,10 +80,7 @@ class Case:
         )  # fmt: skip
 
     async def later(self, seconds: float = 0) -> None:
-        # The disk is looked at in a thread, so it takes more than turns of the loop.
-        for _ in range(100):
-            await settle(3)
-            await asyncio.sleep(0.002)
+        await settle(100)
         if seconds:
             self.clock.advance(seconds)
             await self.later()
@@ -100,6 +98,7 @@ class Case:
 
 @asynccontextmanager
 async def keeping(case: Case) -> AsyncIterator[Case]:
+    asyncio.get_running_loop().set_default_executor(InlineExecutor())
     task = asyncio.ensure_future(case.object.run())
     await case.later()
     try:

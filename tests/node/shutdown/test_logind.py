@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from moorage.api.clock import SystemClock
 from moorage.node.shutdown import Logind, LogindError
+from tests.clocks import QuickClock
 from tests.node.shutdown.fake_logind import IS_MISSING, FakeLogind, bus, logind_on
 
 pytestmark = pytest.mark.skipif(IS_MISSING, reason="needs dbus-daemon and systemd's programs")
@@ -24,7 +24,7 @@ async def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator
 
 @pytest.fixture
 def logind(tmp_path: Path) -> Logind:
-    return Logind(SystemClock(), tmp_path / "conf.d")
+    return Logind(QuickClock(), tmp_path / "conf.d")
 
 
 async def test_a_lock_delays_a_shutdown_until_it_is_released(

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from moorage.api.logs import Log
-from moorage.cluster.engine.paths import ClusterEnginePaths
+from moorage.cluster.engine.paths import HUGETLB_MARKER, ClusterEnginePaths
 from moorage.cluster.engine.plan import EnginePlan
 from moorage.cluster.engine.sweep import (
     cgroup_paths,
@@ -25,6 +25,7 @@ from moorage.cluster.engine.sweep import (
 )
 from moorage.cluster.host import Inventory
 from moorage.cluster.host.hugetlb import unmount_hugetlb_v1
+from moorage.cluster.layout import RUN
 from moorage.cluster.network import PodNetwork, forget, remove
 from moorage.engine.engine import Engine, running
 from moorage.engine.errors import EngineError
@@ -84,17 +85,22 @@ async def sweep(
     await asyncio.to_thread(steps.remove_cgroups, paths_to_remove, host.cgroups)
     steps.remove_mounts(paths.data)
     await asyncio.to_thread(steps.remove_directory, paths.run)
-    await asyncio.to_thread(_remove_shared, paths, steps)
+    await asyncio.to_thread(
+        remove_shared, paths.run.parent, paths.hugetlb_marker, steps.unmount_hugetlb
+    )
     steps.forget(network, ids)
     await steps.remove_network(network, host)
 
 
-def _remove_shared(paths: ClusterEnginePaths, steps: TeardownSteps) -> None:
+def remove_shared(
+    shared: Path = RUN,
+    marker: Path = HUGETLB_MARKER,
+    unmount: Callable[[Path], object] = unmount_hugetlb_v1,
+) -> None:
     """Remove what the clusters on this host share, if no other has a run directory."""
-    shared, marker = paths.run.parent, paths.hugetlb_marker
     if not shared.is_dir() or any(directory.is_dir() for directory in shared.iterdir()):
         return
-    steps.unmount_hugetlb(marker)
+    unmount(marker)
     if marker.exists():
         return
     try:

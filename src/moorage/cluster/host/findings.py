@@ -250,7 +250,7 @@ def _filter(host: Inventory) -> Finding:
         State.WARNING,
         "nft not found: Services are not routed, and pods that a NetworkPolicy selects do not "
         "start",
-        installation("nftables"),
+        installation_of("nftables"),
     )
 
 

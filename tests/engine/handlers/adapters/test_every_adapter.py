@@ -30,7 +30,7 @@ from tests.engine.handlers.adapters.bundles import process
 from tests.engine.handlers.adapters.workbench import KINDS, Workbench, make_workbench
 from tests.engine.handlers.programs import program
 
-pytestmark = pytest.mark.runtime
+pytestmark = [pytest.mark.runtime, pytest.mark.usefixtures("crun_has_cgroups")]
 
 DEADLINE_S = 20.0
 SLEEP = ("sleep", "1000")
@@ -313,8 +313,6 @@ async def test_reopened_log_continues_without_loss(bench: Workbench) -> None:
 async def test_limits_are_changed_or_nothing_is(bench: Workbench) -> None:
     async with bench.open() as adapter, asyncio.timeout(DEADLINE_S):
         task = await bench.run(adapter, *SLEEP)
-        if _has_no_cgroups(bench):
-            return
         await adapter.update(task, {"memory": {"limit": 96 << 20}})
         files = (
             Path(f"/sys/fs/cgroup/memory{bench.cgroup}/{task.id}/memory.limit_in_bytes"),
@@ -324,13 +322,8 @@ async def test_limits_are_changed_or_nothing_is(bench: Workbench) -> None:
         assert (limits == [96 << 20]) != bench.is_gvisor
 
 
-def _has_no_cgroups(bench: Workbench) -> bool:
-    """Whether crun was configured to leave cgroups alone, for this host's layout."""
-    return bench.kind == "crun" and not list(Path("/sys/fs/cgroup").glob(f"*/{bench.cgroup[1:]}/*"))
-
-
 async def test_memory_that_ran_out_is_the_reason(bench: Workbench) -> None:
-    if bench.kind in ("gvisor", "crun"):
+    if bench.is_gvisor:
         pytest.skip("its tasks have no limits of their own here")
     async with bench.open() as adapter, asyncio.timeout(DEADLINE_S):
         eat = "head -c 200000000 /dev/zero | busybox tail -c 100000000"

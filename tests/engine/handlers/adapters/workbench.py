@@ -185,13 +185,7 @@ class Workbench:
             return RunscAdapter(
                 runtime_program, flags, conmon, self.reaper, scratch, current_cgroups()
             )
-        apart = self.kind == "crun" and current_cgroups().is_hugetlb_apart
-        runtime = OciRuntime(
-            program=runtime_program,
-            root=state_root,
-            # On such a layout crun refuses every container as it comes.
-            arguments=("--cgroup-manager=disabled",) if apart else (),
-        )
+        runtime = OciRuntime(program=runtime_program, root=state_root)
         return OciAdapter(runtime, conmon, self.reaper, scratch)
 
     def _related(self) -> list[tuple[int, str]]:
