@@ -144,6 +144,15 @@ def test_everything_is_there_again_in_a_new_inventory(paths: EnginePaths) -> Non
     assert not (paths.container_records / "c2.json").exists()
 
 
+def test_a_pod_has_the_namespaces_that_it_does_not_share_with_the_host(paths: EnginePaths) -> None:
+    own = sandbox()
+    directory = paths.namespaces / own.id
+    context = own.spec_context(paths)
+    assert (context.netns, context.utsns, context.ipcns, context.userns) == (
+        f"{directory}/net", f"{directory}/uts", f"{directory}/ipc", "",
+    )  # fmt: skip
+
+
 def test_an_end_counts_though_the_disk_is_full(
     paths: EnginePaths, monkeypatch: pytest.MonkeyPatch
 ) -> None:
