@@ -18,6 +18,8 @@ _PAGES = sorted(
 _DECISIONS = REPOSITORY / "docs" / "decisions"
 _LINK = re.compile(r"\]\(([^)#\s]+)(?:#([\w-]+))?\)")
 _MODULE = re.compile(r"`([\w/]+\.py)`")
+_ROOM = re.compile(r"^# .*: `moorage\.([\w.]+)`$", re.MULTILINE)
+_DIRECTORY = re.compile(r"`(\w[\w/]*/)`")
 
 
 def _name(page: Path) -> str:
@@ -54,6 +56,18 @@ def test_modules_that_are_named_exist(page: Path) -> None:
     for name in _MODULE.findall(page.read_text()):
         is_at_root = (REPOSITORY / name).exists()
         assert is_at_root or any(module.endswith(f"/{name}") for module in modules), name
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in _PAGES if _ROOM.search(page.read_text())], ids=_name
+)
+def test_directories_of_a_room_in_a_column_where_exist(page: Path) -> None:
+    room = _ROOM.search(page.read_text())
+    assert room
+    source = REPOSITORY / "src" / "moorage" / room[1].replace(".", "/")
+    for rows in re.findall(r"^\| .*\| where \|.*\n((?:\|.*\n)+)", page.read_text(), re.MULTILINE):
+        for name in _DIRECTORY.findall(rows):
+            assert (source / name).is_dir(), name
 
 
 def test_each_decision_is_in_the_index_with_its_title() -> None:

@@ -326,6 +326,8 @@ def with_metadata(**changes: Any) -> Callable[[Json], Json]:
                                          "string, but is int64 in converted object"),
         (with_metadata(labels={"-": ""}),
          'returned invalid metadata: metadata.labels: Invalid value: "-": name part must consist'),
+        (with_metadata(annotations={"-": ""}),
+         'returned invalid metadata: metadata.annotation: Invalid value: "-": name part must'),
     ],
 )  # fmt: skip
 async def test_a_bad_answer_is_an_error_that_says_why(

@@ -144,6 +144,21 @@ def test_everything_is_there_again_in_a_new_inventory(paths: EnginePaths) -> Non
     assert not (paths.container_records / "c2.json").exists()
 
 
+def test_a_pod_has_the_namespaces_that_it_does_not_share_with_the_host(paths: EnginePaths) -> None:
+    own = sandbox()
+    directory = paths.namespaces / own.id
+    context = own.spec_context(paths)
+    assert (context.netns, context.utsns, context.ipcns, context.userns) == (
+        f"{directory}/net", f"{directory}/uts", f"{directory}/ipc", "",
+    )  # fmt: skip
+    ids = [pb.IDMapping(host_id=100_000, container_id=0, length=65_536)]
+    users = pb.UserNamespace(mode=pb.POD, uids=ids, gids=ids)
+    config = own.config
+    config.linux.security_context.namespace_options.userns_options.CopyFrom(users)
+    record = msgspec.structs.replace(own.record, config=config.SerializeToString())
+    assert Sandbox(record).spec_context(paths).userns == f"{directory}/user"
+
+
 def test_an_end_counts_though_the_disk_is_full(
     paths: EnginePaths, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,9 +16,11 @@ import struct
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from ipaddress import IPv4Address
 from pathlib import Path
 
 from moorage.linux import libc
+from moorage.linux.arp import announce
 from moorage.linux.idmap import IdMappings, held_user_namespace
 from moorage.linux.mounts import unmount
 from moorage.linux.namespaces import enter
@@ -88,6 +90,16 @@ def configure(
         if UTS in kinds and hostname:
             _name_host(hostname)
         _write_sysctls(sysctls)
+
+    _in_thread(work)
+
+
+def announce_addresses(directory: Path, interface: str, addresses: Sequence[IPv4Address]) -> None:
+    """Announce addresses of an interface of the pinned network namespace. Raises OSError."""
+
+    def work() -> None:
+        enter(directory / NET, _FLAGS[NET])
+        announce(interface, addresses)
 
     _in_thread(work)
 

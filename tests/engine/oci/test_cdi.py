@@ -161,8 +161,11 @@ def test_a_description_that_others_can_write_is_not_used(directories: CdiDirecto
     put(directories.directories[0], "gpu.json", description("gpu0"))
     file = directories.directories[0] / "gpu.json"
     file.chmod(0o666)
+    put(directories.directories[0], "net.yaml", YAML)
     with pytest.raises(InvalidError, match=f"{file} is not used: .*chmod go-w"):
         directories.edits(["vendor.com/gpu=gpu0"])
+    # The files after it are.
+    assert directories.edits(["vendor.com/net=nic0"]).env == ("NIC=0",)
 
 
 @pytest.mark.parametrize(

@@ -41,6 +41,13 @@ def test_the_first_offered_that_is_spoken_is_taken(offered, spoken, name) -> Non
     assert (dialect.name if dialect else None) == name
 
 
+@pytest.mark.parametrize(("name", "has_resize"), [("v4", True), ("v3", True), ("v2", False)])
+def test_terminal_sizes_have_a_channel_from_version_3_on(name: str, has_resize: bool) -> None:
+    dialect = choose([f"{name}.channel.k8s.io"], SPDY_COMMAND)
+    assert dialect
+    assert dialect.has_resize is has_resize
+
+
 @given(st.lists(st.tuples(st.integers(1, 65535), st.integers(1, 65535)), max_size=20), st.data())
 def test_sizes_are_read_however_they_are_cut(sizes: list[tuple[int, int]], data) -> None:  # type: ignore[no-untyped-def]
     wire = b"".join(b'{"Width":%d,"Height":%d}\n' % size for size in sizes)

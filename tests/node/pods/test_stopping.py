@@ -83,6 +83,27 @@ class SlowHook(FakeEngine):
         raise CriError("ExecSync", grpc.StatusCode.DEADLINE_EXCEEDED, "timeout exceeded")
 
 
+@pytest.mark.parametrize(
+    ("message", "text"),
+    [
+        ("Container app failed liveness probe, will be restarted",) * 2,
+        ("", "Stopping container app"),
+    ],
+)
+async def test_the_event_of_a_kill_has_its_reason(message: str, text: str) -> None:
+    clock = FakeClock()
+    engine: Any = FakeEngine(clock)
+    observer: Any = FakeObserver()
+    events: Any = FakeEvents()
+    unused: Any = None
+    stopping = ContainerStopper(
+        engine=engine, observer=observer, hooks=unused, events=events, clock=clock
+    )
+    kill = Kill(engine_has(id_="c1"), message, Reason.LIVENESS)
+    await stopping.kill(a_pod(wire_container()), kill)
+    assert events.recorded == [f"Killing: app: {text}"]
+
+
 async def test_a_hook_that_takes_too_long_is_ended_by_the_engine() -> None:
     clock = FakeClock()
     engine: Any = SlowHook(clock)

@@ -347,6 +347,14 @@ async def test_a_command_may_be_run_to_its_end(tmp_path: Path, code: int, status
         assert "echo hello" in text
 
 
+@pytest.mark.parametrize("path", ["/pods", "/pods/", "/runningpods", "/runningpods/"])
+async def test_a_slash_at_the_end_of_a_path_makes_no_difference(tmp_path: Path, path: str) -> None:
+    async with a_node(tmp_path, API_SERVER) as node:
+        status, text = await node.get(path)
+        assert status == 200
+        assert [pod["metadata"]["name"] for pod in json.loads(text)["items"]] == ["web"]
+
+
 async def test_pods_and_logs_of_the_node(tmp_path: Path) -> None:
     async with a_node(tmp_path, API_SERVER) as node:
         status, text = await node.get("/pods")

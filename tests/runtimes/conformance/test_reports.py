@@ -4,16 +4,27 @@ from __future__ import annotations
 
 import json
 from html.parser import HTMLParser
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from moorage.api.errors import ConflictError
 from moorage.runtimeclass.conformance import PROPERTIES, ClassResult
 from moorage.runtimeclass.conformance.outcomes import NodeFacts, Outcome
-from moorage.runtimeclass.conformance.results import judge, untested
-from moorage.runtimes.conformance.runner import REPORTS, html_report, junit_report, text_report
+from moorage.runtimeclass.conformance.results import judge, result_annotations, untested
+from moorage.runtimes.conformance.runner import (
+    REPORTS,
+    html_report,
+    junit_report,
+    text_report,
+    write_result,
+)
+from moorage.wire.client.resources import RUNTIME_CLASSES
+from tests.clocks import FakeClock
+from tests.controllers.memory import MemoryClient
 
 HOSTILE = [
     "<script>alert(1)</script>",
@@ -41,6 +52,19 @@ def result(output: str, error: str = "") -> ClassResult:
         conforms_to=(),
         properties=(failed, cut_off, untested(PROPERTIES["wasm-programs"], "no image")),
     )
+
+
+async def test_a_result_is_written_though_another_write_comes_between() -> None:
+    client: Any = MemoryClient(FakeClock())
+    client.put(RUNTIME_CLASSES, {"metadata": {"name": "box"}, "handler": "h"})
+    client.failures.append(("patch", "runtimeclasses", ConflictError("changed")))
+    written = await write_result(client, result("out"))
+    assert written.metadata.name == "box"
+    stored = client.find(RUNTIME_CLASSES, "box")
+    wanted = result_annotations(result("out"), {})
+    assert stored["metadata"]["annotations"] == {
+        name: value for name, value in wanted.items() if value is not None
+    }
 
 
 class Tags(HTMLParser):

@@ -35,6 +35,8 @@ async def test_each_handler_gets_a_class_once(client: Any) -> None:
     handlers = {"runc": "", "crun": "", "": ""}
     assert await create_classes(client, handlers) == ("crun", "runc")
     assert client.names(RUNTIME_CLASSES) == recorded(client) == ["crun", "runc"]
+    record = client.find(CONFIG_MAPS, RECORD, RECORD_NAMESPACE)
+    assert record["metadata"]["labels"] == {"app.kubernetes.io/managed-by": "moorage"}
     client.drop(RUNTIME_CLASSES, "crun")
     client.requests.clear()
     assert await create_classes(client, handlers) == ()

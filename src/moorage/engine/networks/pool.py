@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from moorage.api.clock import Clock
 from moorage.api.logs import Log
 from moorage.engine.networks.conflist import Conflist, ConflistError
 from moorage.engine.networks.plugins import (
+    INTERFACE,
     CniError,
     CniResult,
     Plugins,
@@ -238,10 +240,24 @@ class NetworkPool:
             )
             # Beside the namespaces, so that a later engine can run DEL.
             (directory / _RESULT_FILE).write_bytes(msgspec.json.encode(result))
+            _announce(directory, result)
         except BaseException:
             await asyncio.to_thread(pinned.release, directory)
             raise
         return directory, result
+
+
+def _announce(directory: Path, result: CniResult) -> None:
+    """Announce a sandbox's addresses to the host and to other pods. A failure is logged.
+
+    Debian 12's bridge plugin (1.1) does not: a host that had talked to the address's former pod
+    would not reach the new one for up to 11 s, and its probes would fail.
+    """
+    try:
+        addresses = [IPv4Address(address) for address in result.addresses if ":" not in address]
+        pinned.announce_addresses(directory, INTERFACE, addresses)
+    except (OSError, ValueError) as error:
+        log.debug("addresses not announced", directory=directory, reason=error)
 
 
 def _read_result(directory: Path) -> CniResult | None:

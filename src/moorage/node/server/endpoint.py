@@ -290,7 +290,7 @@ def _application(
         ("/healthz", endpoints.health),
         ("/healthz/{check}", endpoints.health),
         ("/pods", endpoints.pods),
-        ("/runningpods/", endpoints.pods),
+        ("/runningpods", endpoints.pods),
         ("/stats/summary", endpoints.summary),
         ("/metrics", endpoints.metrics),
         ("/metrics/probes", endpoints.probe_metrics),
@@ -308,7 +308,14 @@ def _application(
         ("/portForward/{namespace}/{pod}", streams.port_forward),
         ("/portForward/{namespace}/{pod}/{uid}", streams.port_forward),
     ]
-    application.add_routes([web.get(path, handler) for path, handler in (*plain, *pipes)])
+    # With and without a slash at the end, as the kubelet's router.
+    application.add_routes(
+        [
+            web.get(f"{path}{end}", handler)
+            for path, handler in (*plain, *pipes)
+            for end in ("", "/")
+        ]
+    )
     application.add_routes([web.post(path, handler) for path, handler in pipes])
     application.add_routes(
         [

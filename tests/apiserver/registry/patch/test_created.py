@@ -47,6 +47,17 @@ def test_the_fields_of_a_pod() -> None:
     assert msgspec.json.encode(entry["fieldsV1"]) == msgspec.json.encode(in_order(fields))
 
 
+def test_an_item_with_several_keys_has_those_that_it_leaves_out_with_their_default() -> None:
+    ports = [{"containerPort": 80}, {"containerPort": 53, "protocol": "UDP"}]
+    pod = changed(spec={"containers": [{"name": "z", "ports": ports}]})
+    (entry,) = CreatedFields().entries(change(), pod)
+    item = entry["fieldsV1"]["f:spec"]["f:containers"]['k:{"name":"z"}']
+    assert [key for key in item["f:ports"] if key != "."] == [
+        'k:{"containerPort":53,"protocol":"UDP"}',
+        'k:{"containerPort":80,"protocol":"TCP"}',
+    ]
+
+
 @pytest.mark.parametrize(
     ("obj", "of"),
     [

@@ -116,6 +116,9 @@ def test_schemas_without_structure(schema: Schema, expected: str) -> None:
          | {"allOf": [{"properties": {"a": {"items": {"minLength": 1, "items": {}}}}}]},
          ["s.properties[a].items.items: Required value: because it is defined in "
           "s.allOf[0].properties[a].items.items"]),
+        (root(a={"type": "string"}) | {"allOf": [{"anyOf": [{"properties": {"b": {}}}]}]},
+         ["s.properties[b]: Required value: because it is defined in "
+          "s.allOf[0].anyOf[0].properties[b]"]),
         (root(a={"type": "string", "pattern": "("}),
          ['s.properties[a].pattern: Invalid value: "(": must be a valid regular expression, but '
           "isn't: error parsing regexp: missing closing ): `(`"]),
