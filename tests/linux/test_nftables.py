@@ -43,6 +43,6 @@ def test_a_script_is_applied_whole_or_not_at_all() -> None:
     assert "elements = { 10.0.0.1 }" in out[5]
 
 
-def test_a_host_without_the_library_is_told_what_to_install() -> None:
+def test_without_the_library_the_error_says_what_to_install() -> None:
     with pytest.raises(NftablesMissingError, match="apt-get install libnftables1"):
         Nftables("libnftables.so.none")

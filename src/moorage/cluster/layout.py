@@ -78,7 +78,7 @@ PROBE_RESULTS = Path("/var/cache/moorage/probes")
 ENGINE_SOCKET = "engine.sock"
 """The socket of the cluster's own engine, in its run directory."""
 DNS_SOCKET = "dns.sock"
-"""The socket in the run directory on which the cluster DNS is told the names of Services."""
+"""The socket in the run directory on which the cluster DNS receives the names of Services."""
 
 
 class Layout(msgspec.Struct, frozen=True):

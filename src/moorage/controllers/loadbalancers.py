@@ -57,7 +57,7 @@ class LoadBalancerController:
     def _changed(self, before: Service | None, after: Service | None) -> Iterator[str]:
         one = latest(before, after)
         if after is not None and _is_ours(after):
-            # What it has since before this process started it keeps, whoever is looked at first.
+            # It keeps what an earlier process gave it, whichever Service comes first now.
             for address in _assigned(after):
                 for port in _ports(after):
                     self._owners.setdefault((address, port), object_key(after.metadata))

@@ -32,7 +32,7 @@ class Known:
 
 
 class Receiving:
-    """A zone that is filled by whoever connects to a path."""
+    """A zone that a sender fills over a socket."""
 
     def __init__(self, path: Path) -> None:
         self.zone = Zone("cluster.local", "10.96.0.10")

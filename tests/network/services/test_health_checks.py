@@ -1,4 +1,4 @@
-"""Health checks: what a load balancer in front of the node is told."""
+"""Health checks: the answers to a load balancer in front of the node."""
 
 from __future__ import annotations
 

@@ -29,8 +29,9 @@ from moorage.network.dns.zone import Zone
 
 PORT = 53
 RESOLV_CONF = Path("/etc/resolv.conf")
-_NOBODY = 65534
-# An address given as text is encoded by it, and nobody may not read the interpreter's directory.
+_UNPRIVILEGED_ID = 65534
+# An address given as text is encoded by it, and an unprivileged user may not be
+# able to read the interpreter's directory.
 IDNA = encodings.idna
 # Lets a socket bind the address before the engine's part has made the bridge that has it.
 _IP_FREEBIND = 15
@@ -73,11 +74,11 @@ async def run(layout: Layout, settings: Settings) -> None:
 
 
 def give_up_root() -> None:
-    """Become the user nobody, if this process is root's; it still ends with its parent."""
+    """Become an unprivileged user if this process is root's; it still ends with its parent."""
     if os.geteuid() == 0:
         os.setgroups([])
-        os.setresgid(_NOBODY, _NOBODY, _NOBODY)
-        os.setresuid(_NOBODY, _NOBODY, _NOBODY)
+        os.setresgid(_UNPRIVILEGED_ID, _UNPRIVILEGED_ID, _UNPRIVILEGED_ID)
+        os.setresuid(_UNPRIVILEGED_ID, _UNPRIVILEGED_ID, _UNPRIVILEGED_ID)
         # The kernel forgets this signal where a process changes its user.
         die_with_parent()
 

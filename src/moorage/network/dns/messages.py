@@ -31,7 +31,7 @@ _ORDERS: Final = 4
 
 
 class UnreadableError(Exception):
-    """The bytes are no query; there is nobody to answer."""
+    """The bytes are no query; there is no one to answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ def parse_query(data: bytes, *, by_tcp: bool = False) -> Query:
 
 
 def refusal_of(query: Query) -> int:
-    """Return the code that refuses a query which is answered by nobody, 0 for any other."""
+    """Return the code that refuses a query that no server would answer, 0 for any other."""
     header, message = query.message.header, query.message
     options = [one for one in message.ar if one.rtype == dnslib.QTYPE.OPT]
     if header.opcode != 0:

@@ -161,7 +161,7 @@ class DnsServer:
         send(reply)
 
     def _own_reply(self, query: Query, data: bytes, *, by_tcp: bool) -> bytes | None:
-        """Return a reply that needs nobody else, None where another server must be asked."""
+        """Return a reply from the zone alone, None where another server must be asked."""
         refusal = refusal_of(query)
         if refusal:
             return error_reply(query, refusal)
