@@ -160,7 +160,10 @@ def test_others_may_not(layout: Layout, choices: Choices, message: str) -> None:
         (Choices(pod_network="fd00::/64"), "not an IPv4 network"),
         (Choices(pod_network="10.244.0.0/29"), "too small"),
         (Choices(service_network="10.96.0.1/32"), "too small"),
-        (Choices(pod_network="10.96.4.0/24"), "overlaps service network"),
+        (
+            Choices(pod_network="172.30.4.0/24", service_network="172.30.0.0/16"),
+            "overlaps service network",
+        ),
         (Choices(node_name="Bad_Name"), "--node-name"),
     ],
 )
@@ -480,8 +483,8 @@ def test_a_network_that_another_cluster_took_meanwhile_is_refused_at_a_restart(
     [
         (Choices(pod_network="10.244.0.0/29"),
          "10.244.0.0/29 is too small: /28 is the smallest network"),
-        (Choices(pod_network="10.96.4.0/24"),
-         "pod network 10.96.4.0/24 overlaps service network 10.96.0.0/16"),
+        (Choices(pod_network="172.30.4.0/24", service_network="172.30.0.0/16"),
+         "pod network 172.30.4.0/24 overlaps service network 172.30.0.0/16"),
         (Choices(pod_network="x"),
          "'x' is not an IPv4 network: Expected 4 octets in 'x'"),
     ],
