@@ -54,7 +54,7 @@ def variations(value: Any) -> list[Any]:
 
 
 def changed(obj: Obj, path: Path, value: Any) -> Obj:
-    result = json_copy(obj)
+    result: Obj = json_copy(obj)
     *above, last = path
     place: Any = result
     for key in above:
