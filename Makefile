@@ -182,6 +182,7 @@ mutants: venv ## put random faults into a copy of the code, and print those that
 bench: venv ## print every figure of docs/figures.md
 	$(BIN)/python -m bench.storage
 	$(BIN)/python -m bench.api
+	$(BIN)/python -m bench.network
 	$(BIN)/python -m bench.hotpaths
 	$(BIN)/python -m bench.scheduler
 	$(BIN)/python -m bench.engine

@@ -25,7 +25,11 @@ RUNS = frozenset((SHARED, PLANES, CLUSTERS, ENGINES, BELOW, SERVERS, OTHERS))
 
 _RUN_OF_DIRECTORY = {
     "apiserver": SERVERS,
+    "apiserver/admission": OTHERS,
+    "apiserver/cel": OTHERS,
+    "apiserver/flow_control": OTHERS,
     "apiserver/registry": OTHERS,
+    "apiserver/storage": OTHERS,
     "attach": ENGINES,
     "attach/webhook": OTHERS,
     "cli": ENGINES,
@@ -51,7 +55,7 @@ _RUN_OF_DIRECTORY = {
 
 ENGINES are those whose tests all start clusters or engines, as the modules of `tests/` itself do;
 BELOW are those below the API, with about half of what the tests without whole clusters take;
-SERVERS are those of the API server, whose registry would make this run longer than any other.
+SERVERS are those of the API server without some of its parts, which take as long as all OTHERS.
 """
 
 _SHARES_A_CLUSTER = re.compile(r"\bwhole_cluster\b")
