@@ -52,11 +52,7 @@ async def test_a_busy_container_is_seen_to_be(busy: Pod) -> None:
     assert not first.cpu.HasField("usage_nano_cores")
     stats = first
     async with asyncio.timeout(60):
-<<<<<<< HEAD
         # How much of a core it gets is for the other processes to decide.
-=======
-        # How much of a core it gets depends on what else runs beside it.
->>>>>>> part-times
         while not stats.cpu.usage_nano_cores.value:
             stats = await statistics.container(subject)
             assert stats.cpu.timestamp > first.cpu.timestamp
