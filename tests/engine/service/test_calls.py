@@ -480,6 +480,13 @@ async def test_output_beyond_the_limit_is_dropped(
     assert (answer.stdout, answer.stderr) == (b"abcde", b"")
 
 
+def test_an_error_after_a_flood_of_output_has_room() -> None:
+    with Output(OutputLimit(), most_bytes=512) as output:
+        output.add(STDOUT, b"x" * 600)
+        output.add(STDERR, b"12345")
+        assert (output[STDOUT], output[STDERR]) == (b"x" * 510, b"12")
+
+
 async def test_the_end_of_an_output_is_kept_for_who_asks_for_it(
     bench: Bench, pair: tuple[Container, Container], streams: StreamServicer
 ) -> None:
