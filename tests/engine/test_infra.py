@@ -7,14 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from moorage.engine import infra as module
 from moorage.engine.errors import FailedError
 from moorage.engine.infra import InfraProcess
 from moorage.linux.program import Platform, Program, UnfitProgramError
 
 
 @pytest.fixture
-def infra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> InfraProcess:
+def infra(tmp_path: Path) -> InfraProcess:
     """Programs whose text says so are dynamic."""
     (tmp_path / "bin").mkdir()
 
@@ -24,8 +23,7 @@ def infra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> InfraProcess:
             raise UnfitProgramError(path, "needs libraries", package)
         return Program(content, Platform("amd64"))
 
-    monkeypatch.setattr(module, "read_program", read)
-    return InfraProcess(tmp_path / "rootfs", str(tmp_path / "bin"))
+    return InfraProcess(tmp_path / "rootfs", str(tmp_path / "bin"), read)
 
 
 def install(infra: InfraProcess, name: str, text: str = "static") -> None:

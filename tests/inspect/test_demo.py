@@ -14,7 +14,6 @@ from moorage.api.conditions import is_ready
 from moorage.api.events import Event
 from moorage.api.pods import Pod
 from moorage.api.runtime_group import RuntimeClass
-from moorage.inspect import demo
 from moorage.inspect.demo import (
     Demo,
     DemoError,
@@ -217,9 +216,7 @@ def test_the_same_progress_is_reported_once() -> None:
 
 
 @pytest.mark.parametrize("late", ["pods", "runtimeclasses", "events"])
-async def test_nothing_is_applied_before_everything_is_listed(
-    monkeypatch: pytest.MonkeyPatch, late: str
-) -> None:
+async def test_nothing_is_applied_before_everything_is_listed(late: str) -> None:
     listed: dict[str, asyncio.Event] = {}
 
     class LateInformer:
@@ -255,11 +252,13 @@ async def test_nothing_is_applied_before_everything_is_listed(
             done.append(f"delete {manifest.kind}")
 
     done: list[str] = []
-    monkeypatch.setattr(demo, "Informer", LateInformer)
-    monkeypatch.setattr(demo, "Applier", FakeApplier)
+    manifests = [manifest("Service"), manifest("RuntimeClass")]
+    make_informer: Any = LateInformer
+    make_applier: Any = FakeApplier
     shown = Demo(
-        cast(Client, None), [manifest("Service"), manifest("RuntimeClass")], lambda _: None
-    )
+        cast(Client, None), manifests, lambda _: None,
+        make_informer=make_informer, make_applier=make_applier,
+    )  # fmt: skip
     running = asyncio.ensure_future(shown.run())
     await settle(100)
     assert done == []

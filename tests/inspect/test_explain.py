@@ -17,7 +17,6 @@ from moorage.api.names import Namespace
 from moorage.api.pods import ContainerStatus, Pod
 from moorage.api.runtime_group import RuntimeClass
 from moorage.engine.handlers import Handler
-from moorage.inspect import explain as explain_module
 from moorage.inspect.explain import (
     NodeAnswer,
     PodExplanation,
@@ -363,9 +362,7 @@ async def test_the_handler_of_a_placed_pod_is_the_recorded_one(
     assert answer.handler == message
 
 
-async def test_a_pod_is_explained_from_all_that_the_api_knows(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_pod_is_explained_from_all_that_the_api_knows() -> None:
     wire = {
         "metadata": {"name": "web", "namespace": "shop", "uid": "u1"},
         "spec": {"nodeName": "n1", "runtimeClassName": "kata", "overhead": {"cpu": "250m"}},
@@ -404,9 +401,10 @@ async def test_a_pod_is_explained_from_all_that_the_api_knows(
         verdicts = (NodeVerdict("n1", ()), NodeVerdict("n2", (objection,)))
         return Explanation("1/2 nodes", None, "kata-qemu", verdicts)
 
-    monkeypatch.setattr(explain_module, "explain", explain)
     api: Any = Api()
-    answer = await explain_pod(api, "shop", "web", filters_by_handler=False, now=NOW)
+    answer = await explain_pod(
+        api, "shop", "web", filters_by_handler=False, now=NOW, explain=explain
+    )
     assert asked == [
         (
             (pod, ["node"], [pod], [kata]),

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import shutil
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from moorage.engine.errors import FailedError
 from moorage.linux.atomic_file import replace_file
-from moorage.linux.program import UnfitProgramError, read_program
+from moorage.linux.program import Program, UnfitProgramError, read_program
 from moorage.linux.trees import make_directories
 
 # Program, Debian package, argv. busybox limits one sleep to 2147483 s.
@@ -39,6 +40,7 @@ class InfraProcess:
 
     rootfs: Path
     search_path: str
+    read: Callable[[Path, str], Program] = read_program
 
     def prepare(self) -> tuple[str, ...]:
         """Create the root file system if it is absent. Returns the argv to run in it. Blocks.
@@ -52,7 +54,7 @@ class InfraProcess:
                 complaints.append(f"{name} is not on PATH (apt-get install {package})")
                 continue
             try:
-                program = read_program(Path(path), package)
+                program = self.read(Path(path), package)
             except UnfitProgramError as error:
                 complaints.append(str(error))
                 continue

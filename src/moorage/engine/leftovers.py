@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from moorage.api.logs import Log
@@ -10,9 +11,9 @@ from moorage.linux.trees import remove_tree
 log = Log(__name__)
 
 
-def remove_leftover(path: Path) -> None:
+def remove_leftover(path: Path, remove: Callable[[Path], None] = remove_tree) -> None:
     """Remove a file or directory; a failure is logged, and the next start retries."""
     try:
-        remove_tree(path)
+        remove(path)
     except OSError as error:
         log.warning("leftover of an earlier engine cannot be removed", path=path, reason=error)

@@ -11,6 +11,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from moorage.api.conditions import is_ready
 from moorage.api.events import Event
@@ -108,16 +109,19 @@ class Demo:
         *,
         settle_s: float = _SETTLE_S,
         run_in: Callable[[Client, str, str, list[str]], Awaitable[ExecResult]] = exec_in,
+        make_informer: Callable[..., Informer[Any]] = Informer,
+        make_applier: Callable[[Client], Applier] = Applier,
     ) -> None:
+        self._make_applier = make_applier
         self._client = client
         self._manifests = manifests
         self._report = report
         self._settle_s = settle_s
         self._run_in = run_in
         self._journal = Journal(report)
-        self._pods = Informer(client, PODS, namespace=_NAMESPACE)
-        self._classes = Informer(client, RUNTIME_CLASSES)
-        self._warnings = Informer(client, EVENTS, namespace=_NAMESPACE)
+        self._pods = make_informer(client, PODS, namespace=_NAMESPACE)
+        self._classes = make_informer(client, RUNTIME_CLASSES)
+        self._warnings = make_informer(client, EVENTS, namespace=_NAMESPACE)
         self._changed = asyncio.Event()
 
     async def run(self) -> list[DemoRow]:
@@ -142,7 +146,7 @@ class Demo:
         return rows
 
     async def _run_all(self) -> list[DemoRow]:
-        applier = Applier(self._client)
+        applier = self._make_applier(self._client)
         await self._pods.wait_synced()
         await self._classes.wait_synced()
         await self._warnings.wait_synced()

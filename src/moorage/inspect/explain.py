@@ -7,7 +7,7 @@ result as sentences, the most important first.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -91,6 +91,7 @@ async def explain_pod(
     now: datetime,
     local_handlers: Iterable[Handler] = (),
     records: HandlerRecords | None = None,
+    explain: Callable[..., Explanation] = explain,
 ) -> PodExplanation:
     """Explain the placement and state of a pod.
 

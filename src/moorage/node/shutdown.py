@@ -6,7 +6,7 @@ import asyncio
 import json
 import os
 from asyncio.subprocess import DEVNULL, PIPE, STDOUT, Process
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
@@ -79,11 +79,17 @@ class InhibitLock:
 class Logind:
     """The logind of this host. Every method raises LogindError where there is none.
 
-    `configuration` is the directory of its drop-in files.
+    `configuration` is the directory of its drop-in files, `environment` that of its programs.
     """
 
-    def __init__(self, clock: Clock, configuration: Path = _CONFIGURATION) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        configuration: Path = _CONFIGURATION,
+        environment: Mapping[str, str] = os.environ,
+    ) -> None:
         self._clock = clock
+        self._environment = environment
         self._configuration = configuration
 
     async def allow_delay(self, wanted_s: int) -> None:
@@ -98,7 +104,7 @@ class Logind:
             await asyncio.to_thread(self._write, text)
         except OSError as error:
             raise LogindError(f"{self._configuration / _FILE}: {error.strerror}") from error
-        await _run(_RELOAD)
+        await _run(self._environment, _RELOAD)
         for pause_s in _RELOAD_PAUSES_S:
             if await self._delay_s() >= wanted_s:
                 return
@@ -110,7 +116,7 @@ class Logind:
 
     async def inhibit(self) -> InhibitLock:
         """Take a delay lock against shutdowns; refused while a shutdown is in progress."""
-        process = await _start(_INHIBIT)
+        process = await _start(self._environment, _INHIBIT)
         has_lock = False
         try:
             async with asyncio.timeout(_ANSWER_S):
@@ -134,7 +140,7 @@ class Logind:
 
         The iterator ends with the connection. Nothing is missed after the context was entered.
         """
-        process = await _start(_MONITOR)
+        process = await _start(self._environment, _MONITOR)
         try:
             assert process.stdout is not None
             # Its first line says that it listens; a version that prints none is taken to.
@@ -149,7 +155,7 @@ class Logind:
             await _end(process)
 
     async def _delay_s(self) -> float:
-        answer = await _run(_DELAY)
+        answer = await _run(self._environment, _DELAY)
         try:
             return int(json.loads(answer)["data"]) / 1e6
         except (ValueError, KeyError, TypeError):
@@ -166,9 +172,9 @@ async def _announcements(lines: asyncio.StreamReader) -> AsyncIterator[bool]:
             yield json.loads(line)["payload"]["data"][0] is True
 
 
-async def _run(command: Sequence[str]) -> bytes:
+async def _run(environment: Mapping[str, str], command: Sequence[str]) -> bytes:
     """Run a program and return its output. Raises LogindError when it fails."""
-    process = await _start(command)
+    process = await _start(environment, command)
     try:
         async with asyncio.timeout(_ANSWER_S):
             output, _ = await process.communicate()
@@ -181,8 +187,8 @@ async def _run(command: Sequence[str]) -> bytes:
     return output
 
 
-async def _start(command: Sequence[str]) -> Process:
-    environment = {**os.environ, "SYSTEMD_LOG_LEVEL": "info", "SYSTEMD_COLORS": "0"}
+async def _start(given: Mapping[str, str], command: Sequence[str]) -> Process:
+    environment = {**given, "SYSTEMD_LOG_LEVEL": "info", "SYSTEMD_COLORS": "0"}
     stdin = PIPE if command is _INHIBIT else DEVNULL
     try:
         return await asyncio.create_subprocess_exec(

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -65,11 +65,12 @@ except PortTakenError as error:
 class Run:
     """A supervisor in a process of its own, with what it reports."""
 
-    def __init__(self, root: Path, **parts: str) -> None:
+    def __init__(self, root: Path, parts: Mapping[str, str], program: str, start_s: float) -> None:
         arguments = [text for item in parts.items() for text in item]
         self.layout = Layout(root)
         self.process = subprocess.Popen(
-            [sys.executable, "-c", RUN, str(root), *arguments],
+            [sys.executable, "-c", program, str(root), *arguments],
+            env={**os.environ, "START_S": str(start_s)},
             stdout=subprocess.PIPE,
             text=True,
         )
@@ -89,8 +90,8 @@ class Run:
 
 
 @contextlib.contextmanager
-def running(root: Path, **parts: str) -> Iterator[Run]:
-    run = Run(root, **parts)
+def running(root: Path, program: str = RUN, *, start_s: float = 120, **parts: str) -> Iterator[Run]:
+    run = Run(root, parts, program, start_s)
     try:
         yield run
     finally:
@@ -175,24 +176,21 @@ def test_killing_the_supervisor_by_force_ends_its_parts(tmp_path: Path) -> None:
 def test_one_data_directory_has_one_supervisor(tmp_path: Path) -> None:
     with running(tmp_path, one=STAYS) as first:
         first.until("cluster ready")
-        second = Run(tmp_path, one=STAYS)
+        second = Run(tmp_path, {"one": STAYS}, RUN, 120)
         assert f"supervisor process {first.process.pid}" in second.until("already runs")
         assert second.process.wait(10) == 3
         assert second.process.stdout is not None
         second.process.stdout.close()
 
 
-def test_a_part_that_ignores_the_signal_is_ended_by_force(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_part_that_ignores_the_signal_is_ended_by_force(tmp_path: Path) -> None:
     stubborn = "import signal; signal.signal(15, signal.SIG_IGN);" + STAYS
     quick = RUN.replace(
         "from moorage.cluster.supervision.supervisor import",
         "import moorage.cluster.supervision.supervisor as s; s._STOP_S = 0.2\n"
         "from moorage.cluster.supervision.supervisor import",
     )
-    monkeypatch.setitem(globals(), "RUN", quick)
-    with running(tmp_path, one=stubborn) as run:
+    with running(tmp_path, quick, one=stubborn) as run:
         run.until("cluster ready")
         pid = run.state()["one"]["pid"]
         assert isinstance(pid, int)
@@ -200,7 +198,7 @@ def test_a_part_that_ignores_the_signal_is_ended_by_force(
 
 
 def test_a_program_that_cannot_be_started_is_tried_again_and_the_others_go_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
     broken = RUN.replace(
         "named = zip",
@@ -212,8 +210,7 @@ def test_a_program_that_cannot_be_started_is_tried_again_and_the_others_go_on(
         "s.subprocess.Popen = half\n"
         "named = zip",
     )
-    monkeypatch.setitem(globals(), "RUN", broken)
-    with running(tmp_path, one=STAYS, two="no-memory") as run:
+    with running(tmp_path, broken, one=STAYS, two="no-memory") as run:
         assert "Cannot allocate memory" in run.until("two cannot be started")
         run.until("again in 2 s")
         assert run.state()["one"]["state"] == "ready"
@@ -247,13 +244,10 @@ def test_a_part_that_hangs_is_shown_and_started_again(
         wait_until_gone(pid)
 
 
-def test_a_part_that_hangs_before_it_is_ready_is_started_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("START_S", "3")
+def test_a_part_that_hangs_before_it_is_ready_is_started_again(tmp_path: Path) -> None:
     was = str(tmp_path / "was")
     once = f"import os, time; os.path.exists({was!r}) or open({was!r}, 'w') and time.sleep(600);"
-    with running(tmp_path, stuck=once + STAYS) as run:
+    with running(tmp_path, start_s=3, stuck=once + STAYS) as run:
         assert "its log: " in run.until("stuck is not ready after 1 s")
         assert run.state()["stuck"]["state"] == "starting"
         assert "it is killed and started again" in run.until("stuck: not ready after 3 s")
@@ -262,11 +256,8 @@ def test_a_part_that_hangs_before_it_is_ready_is_started_again(
         assert run.state()["stuck"]["last_end"] == "killed: not ready after 3 s"
 
 
-def test_each_start_that_takes_too_long_has_twice_the_time(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("START_S", "0.5")
-    with running(tmp_path, eager="import time; time.sleep(600)") as run:
+def test_each_start_that_takes_too_long_has_twice_the_time(tmp_path: Path) -> None:
+    with running(tmp_path, start_s=0.5, eager="import time; time.sleep(600)") as run:
         # A half, one, two seconds, and whatever the machine adds.
         times = [run.until("killed and started again") for _ in range(3)]
     first, _, last = (int(line.partition("not ready after ")[2].split()[0]) for line in times)

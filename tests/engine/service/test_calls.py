@@ -459,8 +459,6 @@ async def test_a_command_that_takes_too_long_is_ended(
 async def test_output_that_stays_open_does_not_block_the_answer(
     bench: Bench, pair: tuple[Container, Container], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("moorage.engine.containers.exec.DRAIN_S", 0.0)
-
     async def never(_: object) -> None:
         await asyncio.Event().wait()
 
@@ -468,19 +466,25 @@ async def test_output_that_stays_open_does_not_block_the_answer(
     bench.adapter.programs.append([0])
     async with asyncio.timeout(10):
         request = pb.ExecSyncRequest(container_id=pair[0].id, cmd=["daemon"])
-        answer = await exec_sync(bench.context, request, OutputLimit())
+        answer = await exec_sync(bench.context, request, OutputLimit(), drain_s=0.0)
     assert answer.exit_code == 0
 
 
 async def test_output_beyond_the_limit_is_dropped(
-    bench: Bench, pair: tuple[Container, Container], monkeypatch: pytest.MonkeyPatch
+    bench: Bench, pair: tuple[Container, Container]
 ) -> None:
-    monkeypatch.setattr("moorage.engine.containers.exec.MAX_OUTPUT_BYTES", 5)
     pieces = [(STDOUT, b"abc"), (STDOUT, b"defg"), (STDERR, b"12345"), (STDERR, b"6")]
     bench.adapter.programs.append([*pieces, 0])
     request = pb.ExecSyncRequest(container_id=pair[0].id, cmd=["x"])
-    answer = await exec_sync(bench.context, request, OutputLimit())
+    answer = await exec_sync(bench.context, request, OutputLimit(), most_bytes=5)
     assert (answer.stdout, answer.stderr) == (b"abcde", b"")
+
+
+def test_an_error_after_a_flood_of_output_has_room() -> None:
+    with Output(OutputLimit(), most_bytes=512) as output:
+        output.add(STDOUT, b"x" * 600)
+        output.add(STDERR, b"12345")
+        assert (output[STDOUT], output[STDERR]) == (b"x" * 510, b"12")
 
 
 async def test_the_end_of_an_output_is_kept_for_who_asks_for_it(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -16,15 +17,20 @@ pytestmark = pytest.mark.skipif(IS_MISSING, reason="needs dbus-daemon and system
 
 
 @pytest.fixture
-async def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[FakeLogind]:
+def environment() -> dict[str, str]:
+    return dict(os.environ)
+
+
+@pytest.fixture
+async def fake(tmp_path: Path, environment: dict[str, str]) -> AsyncIterator[FakeLogind]:
     async with bus(tmp_path) as path, logind_on(path, tmp_path / "conf.d") as logind:
-        monkeypatch.setenv("DBUS_SYSTEM_BUS_ADDRESS", f"unix:path={path}")
+        environment["DBUS_SYSTEM_BUS_ADDRESS"] = f"unix:path={path}"
         yield logind
 
 
 @pytest.fixture
-def logind(tmp_path: Path) -> Logind:
-    return Logind(QuickClock(), tmp_path / "conf.d")
+def logind(tmp_path: Path, environment: dict[str, str]) -> Logind:
+    return Logind(QuickClock(), tmp_path / "conf.d", environment)
 
 
 async def test_a_lock_delays_a_shutdown_until_it_is_released(
@@ -48,11 +54,13 @@ async def test_no_lock_is_given_while_a_shutdown_is_in_progress(
     assert not fake.held
 
 
-async def test_announcements_of_logind_alone_are_followed(fake: FakeLogind, logind: Logind) -> None:
+async def test_announcements_of_logind_alone_are_followed(
+    fake: FakeLogind, logind: Logind, environment: dict[str, str]
+) -> None:
     async with logind.events() as events:
         impostor = await asyncio.create_subprocess_exec(
             "busctl", "emit", "/org/freedesktop/login1", "org.freedesktop.login1.Manager",
-            "PrepareForShutdown", "b", "false",
+            "PrepareForShutdown", "b", "false", env=environment,
         )  # fmt: skip
         assert await impostor.wait() == 0
         await fake.announce(True)
@@ -83,10 +91,10 @@ async def test_a_delay_that_logind_does_not_take_is_reported(
 
 
 async def test_events_end_with_the_bus(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, logind: Logind
+    tmp_path: Path, environment: dict[str, str], logind: Logind
 ) -> None:
     async with bus(tmp_path) as path:
-        monkeypatch.setenv("DBUS_SYSTEM_BUS_ADDRESS", f"unix:path={path}")
+        environment["DBUS_SYSTEM_BUS_ADDRESS"] = f"unix:path={path}"
         opened = logind.events()
         events = await opened.__aenter__()
     async with asyncio.timeout(20):
@@ -95,17 +103,17 @@ async def test_events_end_with_the_bus(
 
 
 async def test_a_host_without_logind_is_reported(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, logind: Logind
+    tmp_path: Path, environment: dict[str, str], logind: Logind
 ) -> None:
     async with bus(tmp_path) as path:
-        monkeypatch.setenv("DBUS_SYSTEM_BUS_ADDRESS", f"unix:path={path}")
+        environment["DBUS_SYSTEM_BUS_ADDRESS"] = f"unix:path={path}"
         for call in (logind.allow_delay(1), logind.inhibit()):
             with pytest.raises(LogindError, match=r"busctl: |systemd-inhibit: "):
                 await call
     with pytest.raises(LogindError, match=r"busctl monitor: .*connect to bus"):
         async with logind.events():
             pass
-    monkeypatch.setenv("PATH", str(tmp_path))
+    environment["PATH"] = str(tmp_path)
     for call in (logind.allow_delay(1), logind.inhibit()):
         with pytest.raises(LogindError, match=r"No such file or directory"):
             await call

@@ -88,10 +88,15 @@ class Output:
     was taken of the limit.
     """
 
-    def __init__(self, limit: OutputLimit, tail_bytes: int | None = None) -> None:
+    def __init__(
+        self,
+        limit: OutputLimit,
+        tail_bytes: int | None = None,
+        most_bytes: int = MAX_OUTPUT_BYTES,
+    ) -> None:
         self._limit = limit
         self._tail_bytes = tail_bytes
-        self._left_bytes = MAX_OUTPUT_BYTES
+        self._most_bytes = self._left_bytes = most_bytes
         self._taken_bytes = 0
         self._streams = {STDOUT: bytearray(), STDERR: bytearray()}
 
@@ -112,7 +117,7 @@ class Output:
             del kept[: -self._tail_bytes]
             return
         # One stream leaves a little for the other: an error comes after a flood.
-        room = min(self._left_bytes, MAX_OUTPUT_BYTES - MAX_OUTPUT_BYTES // 256 - len(kept))
+        room = min(self._left_bytes, self._most_bytes - self._most_bytes // 256 - len(kept))
         taken = self._limit.take(min(len(data), max(0, room)))
         self._left_bytes -= taken
         self._taken_bytes += taken
@@ -124,6 +129,9 @@ async def exec_sync(
     request: pb.ExecSyncRequest,
     limit: OutputLimit,
     tail_bytes: int | None = None,
+    *,
+    most_bytes: int = MAX_OUTPUT_BYTES,
+    drain_s: float = DRAIN_S,
 ) -> pb.ExecSyncResponse:
     """Run a command to completion. Returns its output, truncated at the limit, and exit code.
 
@@ -136,8 +144,8 @@ async def exec_sync(
     limit_s = float(request.timeout) if request.timeout > 0 else None
     try:
         async with asyncio.timeout(limit_s):
-            with Output(limit, tail_bytes) as output:
-                return await _run(context, container, request.cmd, output)
+            with Output(limit, tail_bytes, most_bytes) as output:
+                return await _run(context, container, request.cmd, output, drain_s)
     except TimeoutError:
         raise TimeLimitError(
             f"command {' '.join(request.cmd)!r} timed out after {request.timeout} s "
@@ -175,14 +183,18 @@ async def start_exec(
 
 
 async def _run(
-    context: EngineContext, container: Container, command: Sequence[str], output: Output
+    context: EngineContext,
+    container: Container,
+    command: Sequence[str],
+    output: Output,
+    drain_s: float,
 ) -> pb.ExecSyncResponse:
     process = await start_exec(context, container, command, has_stdin=False, has_terminal=False)
     async with process:
         reader = asyncio.ensure_future(_collect(process, output))
         try:
             code = await process.wait()
-            await asyncio.wait((reader,), timeout=DRAIN_S)
+            await asyncio.wait((reader,), timeout=drain_s)
         finally:
             reader.cancel()
             await asyncio.gather(reader, return_exceptions=True)

@@ -10,7 +10,7 @@ import errno
 import hashlib
 import os
 import stat
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 import msgspec
@@ -36,8 +36,13 @@ class FileState(msgspec.Struct, frozen=True):
 class Digests:
     """SHA-256 digests of files, remembered by the files' state. Its methods block."""
 
-    def __init__(self, remembered: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        remembered: Mapping[str, str] | None = None,
+        digest: Callable[[Path], str] | None = None,
+    ) -> None:
         """`remembered` is what `remembered` returned in an earlier process."""
+        self._digest = digest or _digest
         self._digests = dict(remembered or {})
 
     def of(self, path: Path) -> str:
@@ -52,7 +57,7 @@ class Digests:
                 status.st_size,
             )  # fmt: skip
             key = msgspec.json.encode(state).decode()
-            digest = self._digests.pop(key, "") or _digest(path)
+            digest = self._digests.pop(key, "") or self._digest(path)
         except OSError:
             return ""
         self._digests[key] = digest
