@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from moorage.linux.command import CommandError, must_run, run
+from moorage.linux.command import Answer, CommandError, must_run, run
 from tests.running import until
 
 
@@ -16,6 +16,18 @@ async def test_what_a_program_says_and_its_status_come_back() -> None:
     answer = await run(["sh", "-c", "echo out; echo err >&2; exit 3"])
     assert (answer.status, answer.output, answer.error) == (3, b"out\n", b"err\n")
     assert answer.complaint == "err"
+
+
+@pytest.mark.parametrize(
+    ("error", "complaint"),
+    [
+        ("RTNETLINK answers: File exists\nCommand failed -:1\n", "RTNETLINK answers: File exists"),
+        ("Command failed -:1\n", "Command failed -:1"),
+        ("", "exit status 1"),
+    ],
+)
+def test_the_complaint_is_the_reason_and_not_its_place(error: str, complaint: str) -> None:
+    assert Answer(("ip",), 1, b"", error.encode()).complaint == complaint
 
 
 async def test_input_is_given() -> None:

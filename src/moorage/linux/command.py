@@ -41,7 +41,11 @@ class Answer:
     def complaint(self) -> str:
         """Return the last line of standard error, else of standard output, for an error message."""
         message = (self.error.strip() or self.output.strip()).decode(errors="replace")
-        return message.rpartition("\n")[2] or f"exit status {self.status}"
+        before, _, last = message.rpartition("\n")
+        # `ip -batch` ends with the place of the command that failed, after the reason.
+        if before and last.startswith("Command failed "):
+            last = before.rpartition("\n")[2]
+        return last or f"exit status {self.status}"
 
 
 class CommandError(Exception):
