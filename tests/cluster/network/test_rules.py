@@ -91,8 +91,8 @@ def test_the_hosts_own_way_into_the_service_network_can_stay() -> None:
     assert f"-A {CHAIN}-OUT" not in again
 
 
-GUARD = f"-A PREROUTING -p tcp -j {CHAIN}-PORTS"
-OTHER_GUARD = "-A PREROUTING -p tcp -j MOORAGE-deadbeef-PORTS"
+GUARD = f"-A PREROUTING -j {CHAIN}-PORTS"
+OTHER_GUARD = "-A PREROUTING -j MOORAGE-deadbeef-PORTS"
 PORTMAP = "-A PREROUTING -m addrtype --dst-type LOCAL -j CNI-HOSTPORT-DNAT"
 
 
@@ -114,8 +114,8 @@ def test_the_clusters_ports_come_before_any_host_port(
     for script in (setup_script(OURS, nat(*present)), guard_script(OURS, nat(*present))):
         lines = script.splitlines()
         assert f"-A {CHAIN}-PORTS -d 127.0.0.1/32 -p tcp -m tcp --dport 6443 -j ACCEPT" in lines
-        assert (f"-I PREROUTING 1 -p tcp -j {CHAIN}-PORTS" in lines) is is_moved
-        removed = lines.count(f"-D PREROUTING -p tcp -j {CHAIN}-PORTS")
+        assert (f"-I PREROUTING 1 -j {CHAIN}-PORTS" in lines) is is_moved
+        removed = lines.count(f"-D PREROUTING -j {CHAIN}-PORTS")
         assert removed == (present.count(GUARD) if is_moved else 0)
 
 
@@ -241,3 +241,10 @@ def test_the_kernel_takes_the_scripts_and_is_as_before(namespace: str) -> None:
     restore(namespace, removal_script(THEIRS, left))
     assert rules(saved_in(namespace)) == []
     assert removal_script(THEIRS, saved_in(namespace)) == ""
+
+
+def test_host_port_53_of_a_pod_leaves_the_dns_alone() -> None:
+    lines = setup_script(OURS, "").splitlines()
+    for protocol in ("tcp", "udp"):
+        accept = f"-d 198.51.100.2/32 -p {protocol} -m {protocol} --dport 53 -j ACCEPT"
+        assert f"-A {CHAIN}-PORTS {accept}" in lines

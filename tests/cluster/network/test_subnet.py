@@ -93,11 +93,14 @@ def test_overlap_is_named_with_what_to_do() -> None:
         ((), False),
         ((DEFAULT,), False),
         ((Route("moor-own", IPv4Network("10.244.0.0/24")),), False),
+        # Its pods, which outlive a cluster whose processes were killed.
+        ((Route("moor-own", IPv4Network("10.244.0.0/24")),
+          Route("veth1", IPv4Network("10.244.0.7/32"))), False),
         ((Route("docker0", IPv4Network("172.17.0.0/16")),), False),
         ((Route("docker0", IPv4Network("10.244.0.0/16")),), True),
         ((Route("tun0", IPv4Network("10.244.0.7/32")),), True),
     ],
-)
+)  # fmt: skip
 def test_only_anothers_route_is_in_the_way(routes: tuple[Route, ...], is_taken: bool) -> None:
     subnet = IPv4Network("10.244.0.0/24")
     if not is_taken:

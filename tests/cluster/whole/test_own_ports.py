@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import json
 import os
 import socket
@@ -50,6 +51,10 @@ def listeners(cluster: RunningCluster) -> set[tuple[str, int]]:
     return listening
 
 
+def dns_address(cluster: RunningCluster) -> str:
+    return str(ipaddress.IPv4Network(settings(cluster)["pod_network"])[2])
+
+
 def with_port(name: str, port: int, **more: Any) -> dict[str, Any]:
     ports = [{"containerPort": 80, "hostPort": port, **more}]
     return pod(name, container={"ports": ports})
@@ -73,11 +78,14 @@ def test_a_pod_that_asks_for_the_clusters_ports_is_refused(
 def test_every_port_of_the_cluster_is_kept_from_host_ports(whole_cluster: RunningCluster) -> None:
     """The engine's streams too, which listen on another port at each start."""
     ours = listeners(whole_cluster)
-    assert len(ours) == 6, ours
+    assert len(ours) == 7, ours
     saved = subprocess.run(
         ["iptables-save", "-t", "nat"], capture_output=True, text=True, check=True
     ).stdout
     chain = f"MOORAGE-{settings(whole_cluster)['cluster_id']}-PORTS"
+    dns = dns_address(whole_cluster)
+    assert (dns, 53) in ours
+    assert f"-A {chain} -d {dns}/32 -p udp -m udp --dport 53 -j ACCEPT" in saved
     for address, port in ours:
         assert f"-A {chain} -d {address}/32 -p tcp -m tcp --dport {port} -j ACCEPT" in saved
 
@@ -99,12 +107,14 @@ def test_no_other_process_can_share_the_clusters_ports(whole_cluster: RunningClu
                 listen_too(taken, port)
 
 
-def test_service_addresses_are_refused_at_once(whole_cluster: RunningCluster, name: str) -> None:
+def test_service_addresses_that_lead_nowhere_are_refused_at_once(
+    whole_cluster: RunningCluster, name: str
+) -> None:
     whole_cluster.apply(pod(name))
     whole_cluster.wait_ready(name)
-    for address in ("10.96.0.1:443", "10.96.77.7:80"):
-        host, _, port = address.partition(":")
-        command = ["exec", name, "--", "nc", "-w", "5", host, port]
+    network = ipaddress.IPv4Network(settings(whole_cluster)["service_network"])
+    for host, port in ((network[1], "80"), (network[-2], "443")):
+        command = ["exec", name, "--", "nc", "-w", "5", str(host), port]
         refused = whole_cluster.kubectl(*command, fails=True)
         assert "Connection refused" in refused.stderr, refused
 

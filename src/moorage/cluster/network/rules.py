@@ -22,6 +22,7 @@ from moorage.cluster.network.subnet import PodNetwork
 # The mark that portmap itself would use; Kubernetes' proxies use the bits 14 and 15.
 _MARK = "0x2000/0x2000"
 _MULTICAST = "224.0.0.0/4"
+_DNS_PORT = 53
 _HOST_PORTS = "CNI-HOSTPORT-DNAT"
 _PORTS = "-PORTS"
 _PROXY_CHAIN = "KUBE-SERVICES"
@@ -96,7 +97,7 @@ def setup_script(network: PodNetwork, saved: str, *, refuses_for_host: bool = Tr
     tables = {table.name: table for table in _tables(saved)}
     filtering = tables.get("filter")
     nat = [
-        *_port_guard(network, tables.get("nat")),
+        *_port_guard(network, tables.get("nat"), [*_dns_guard(network)]),
         f":{chain} - [0:0]",
         f":{mark} - [0:0]",
         f"-A {mark} -j MARK --set-xmark {_MARK}",
@@ -162,19 +163,27 @@ def _has_chain(table: _Table | None, chain: str) -> bool:
     return table is not None and chain in table.chains
 
 
-def _port_guard(network: PodNetwork, table: _Table | None) -> list[str]:
+def _port_guard(network: PodNetwork, table: _Table | None, more: Sequence[str] = ()) -> list[str]:
     """Return rules that accept packets to the cluster's own ports before any host port's rule."""
-    if not network.listeners:
-        return []
     chain = ports_chain_name(network)
     accepted = [
         f"-A {chain} -d {listener.address}/32 -p tcp -m tcp --dport {listener.port} -j ACCEPT"
         for listener in network.listeners
     ]
+    accepted += more
+    if not accepted:
+        return []
     jumps = [
         line for parent in ("PREROUTING", "OUTPUT") for line in _first_jump(table, parent, chain)
     ]
     return [f":{chain} - [0:0]", *accepted, *jumps]
+
+
+def _dns_guard(network: PodNetwork) -> Iterator[str]:
+    """Yield the rules for the cluster DNS: a pod's host port 53 is one of the node's addresses."""
+    place = f"-A {ports_chain_name(network)} -d {network.dns_address}/32"
+    for protocol in ("tcp", "udp"):
+        yield f"{place} -p {protocol} -m {protocol} --dport {_DNS_PORT} -j ACCEPT"
 
 
 def _first_jump(table: _Table | None, parent: str, chain: str) -> list[str]:
@@ -187,7 +196,7 @@ def _first_jump(table: _Table | None, parent: str, chain: str) -> list[str]:
     guards = list(takewhile(lambda rule: rule.target.endswith(_PORTS), rules))
     if len(present) == 1 and present[0] in guards:
         return []
-    return [*(rule.removal for rule in present), f"-I {parent} 1 -p tcp -j {chain}"]
+    return [*(rule.removal for rule in present), f"-I {parent} 1 -j {chain}"]
 
 
 def _refusals(network: PodNetwork, chain: str, source: str) -> list[str]:

@@ -137,6 +137,7 @@ PREFIX_LENGTH = 24
 DEFAULT_MTU = 1500
 
 _DEFAULT_ROUTE = IPv4Network("0.0.0.0/0")
+_HOST_PREFIX = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,8 +191,15 @@ def choose_subnet(routes: Iterable[Route], reserved: Iterable[IPv4Network] = ())
 
 
 def check_subnet(subnet: IPv4Network, routes: Iterable[Route], bridge: str) -> None:
-    """Raise SubnetTakenError if the subnet overlaps a route other than that of the bridge."""
+    """Raise SubnetTakenError if the subnet overlaps a route other than the cluster's own.
+
+    Those are the bridge's, and while it is there those of its pods, which may outlive the cluster.
+    """
+    routes = tuple(routes)
+    is_made = any(route.interface == bridge and route.network == subnet for route in routes)
     for route in routes:
+        if is_made and route.network.prefixlen == _HOST_PREFIX and route.network.subnet_of(subnet):
+            continue
         is_other = route.interface != bridge and route.network != _DEFAULT_ROUTE
         if is_other and subnet.overlaps(route.network):
             raise SubnetTakenError(subnet, route)
