@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
+from moorage.api.labels import Selector, from_object
 from moorage.network.frame import Family
 from moorage.network.objects import NetworkPolicy
 from moorage.network.packet_filter import Change
 from moorage.network.policies.peers import Labels, NetworkPod, Peers
-from moorage.network.policies.rules import pod_rules, selecting
+from moorage.network.policies.rules import pod_rules
 from moorage.network.tables import EMPTY, Fragment
 
 
@@ -22,7 +23,7 @@ class PolicyState:
 
     def __init__(self, families: Iterable[Family]) -> None:
         self._families = tuple(families)
-        self._policies: dict[str, dict[str, NetworkPolicy]] = {}
+        self._policies: dict[str, dict[str, tuple[Selector, NetworkPolicy]]] = {}
         self._namespaces: dict[str, Labels] = {}
         self._pods: dict[str, NetworkPod] = {}
         self._at: dict[str, str] = {}
@@ -35,14 +36,15 @@ class PolicyState:
     def set_policy(self, namespace: str, name: str, policy: NetworkPolicy | None) -> None:
         """Note a policy, None if it is deleted."""
         policies = self._policies.setdefault(namespace, {})
-        if policy is None:
-            policies.pop(name, None)
-        else:
-            policies[name] = policy
+        selectors = [policies.pop(name)[0]] if name in policies else []
+        if policy is not None:
+            # Parsed once, since each pod of the namespace is compared with each of its policies.
+            selectors.append(from_object(policy.spec.pod_selector))
+            policies[name] = selectors[-1], policy
         if not policies:
             del self._policies[namespace]
         for key, pod in self._pods.items():
-            if pod.namespace == namespace:
+            if pod.namespace == namespace and any(one.matches(pod.labels) for one in selectors):
                 self._dirty_pods[key] = None
 
     def set_namespace(self, name: str, labels: Labels | None) -> None:
@@ -86,7 +88,8 @@ class PolicyState:
 
     def policies_of(self, pod: NetworkPod) -> list[NetworkPolicy]:
         """Return the policies that select a pod."""
-        return selecting(self._policies.get(pod.namespace, {}).values(), pod)
+        policies = self._policies.get(pod.namespace, {}).values()
+        return [policy for selector, policy in policies if selector.matches(pod.labels)]
 
     def changes(self) -> list[Change]:
         """Return the fragments that are not as they were last returned, in the order to apply."""
