@@ -14,7 +14,7 @@ from moorage.network.agent import NetworkAgent, NetworkRefusedError
 from moorage.network.frame import IPV4
 from moorage.network.objects import ENDPOINT_SLICES, NETWORK_POLICIES, PODS
 from moorage.network.services.stale_flows import Flow
-from moorage.wire.client.resources import NAMESPACES, SERVICES
+from moorage.wire.client.resources import NAMESPACES, RUNTIME_CLASSES, SERVICES
 from tests.controllers.memory import World
 from tests.network.kernel import FakeKernel
 from tests.network.objects import PODS as POD_NETWORK
@@ -193,3 +193,30 @@ async def test_a_table_that_was_removed_is_written_again() -> None:
         one.kernel.refuses = ["No such file or directory"]
         await one.world.settled(10)
         assert "add table ip moorage-0a1b2c3d" in await one.scripts()
+
+
+CLASS = {"metadata": {"name": "shut", "annotations": {"runtime.moorage.dev/network": "none"}}}
+
+
+async def test_a_pods_class_shuts_its_network_and_may_open_it_again() -> None:
+    async with running((RUNTIME_CLASSES, CLASS)) as one:
+        await one.agent.admit("u1", "default", {}, ["10.244.0.3"], runtime_class="shut")
+        assert "egress { 10.244.0.3 : goto egress-" in await one.scripts()
+        one.world.client.put(RUNTIME_CLASSES, {"metadata": {"name": "shut"}})
+        assert "egress { 10.244.0.3 : return }" in await one.scripts()
+
+
+async def test_a_pod_of_an_unknown_class_waits_and_one_that_runs_goes_on() -> None:
+    running_pod = a_pod("old", "10.244.0.4", runtimeClassName="gone")
+    async with running((PODS, running_pod)) as one:
+        with pytest.raises(NetworkRefusedError, match='RuntimeClass "gone" is not known yet'):
+            await one.agent.admit("new", "default", {}, ["10.244.0.3"], runtime_class="gone")
+        await one.agent.admit("old", "default", {}, ["10.244.0.4"], runtime_class="gone")
+
+
+async def test_a_class_that_is_deleted_stays_shut_for_its_pods() -> None:
+    async with running((RUNTIME_CLASSES, CLASS)) as one:
+        await one.agent.admit("u1", "default", {}, ["10.244.0.3"], runtime_class="shut")
+        await one.scripts()
+        one.world.client.drop(RUNTIME_CLASSES, "shut")
+        assert await one.scripts() == ""

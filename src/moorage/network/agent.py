@@ -20,6 +20,7 @@ from moorage.api.clock import Clock, SystemClock
 from moorage.api.logs import Log
 from moorage.api.names import Namespace
 from moorage.api.nodes import Node
+from moorage.api.runtime_group import RuntimeClass
 from moorage.api.services import Service
 from moorage.linux.nftables import NftablesError
 from moorage.network.dns.records import ServiceRecord
@@ -35,6 +36,7 @@ from moorage.network.objects import (
     PodObject,
 )
 from moorage.network.packet_filter import Change, Kernel, PacketFilter, check_kernel
+from moorage.network.policies.class_networks import network_of
 from moorage.network.policies.peers import NetworkPod
 from moorage.network.policies.state import PolicyState
 from moorage.network.services.endpoints import Place, local_endpoints
@@ -43,7 +45,7 @@ from moorage.network.services.rules import service_fragment
 from moorage.network.services.stale_flows import Flow, delete_flows, stale_flows
 from moorage.network.tables import Table
 from moorage.wire.client.informer import Informer, object_key
-from moorage.wire.client.resources import NAMESPACES, NODES, SERVICES, Resource
+from moorage.wire.client.resources import NAMESPACES, NODES, RUNTIME_CLASSES, SERVICES, Resource
 from moorage.wire.client.rest import Client
 
 ZONE_LABEL: Final = "topology.kubernetes.io/zone"
@@ -114,7 +116,7 @@ class NetworkAgent:
             },
         )
         self._link_of = link_of
-        self._policies = PolicyState(self._filter.families)
+        self._policies = PolicyState(self._filter.families, "" if dns is None else dns.address)
         self._admitted: dict[str, NetworkPod] = {}
         self._dirty_services: dict[str, None] = {}
         self._health_checks = HealthChecks(self._count_local)
@@ -131,6 +133,7 @@ class NetworkAgent:
         self._network_policies: Informer[NetworkPolicy] = self._informer(client, NETWORK_POLICIES)
         self._namespaces: Informer[Namespace] = self._informer(client, NAMESPACES)
         self._pods: Informer[PodObject] = self._informer(client, PODS)
+        self._classes: Informer[RuntimeClass] = self._informer(client, RUNTIME_CLASSES)
         self._nodes: Informer[Node] = self._informer(
             client, NODES, field_selector=f"metadata.name={node}"
         )
@@ -148,6 +151,7 @@ class NetworkAgent:
         self._slices.add_handler(self._slice_changed)
         self._network_policies.add_handler(self._policy_changed)
         self._namespaces.add_handler(self._namespace_changed)
+        self._classes.add_handler(self._class_changed)
         self._pods.add_handler(self._pod_changed)
         self._nodes.add_handler(self._node_changed)
 
@@ -162,6 +166,7 @@ class NetworkAgent:
             self._slices,
             self._network_policies,
             self._namespaces,
+            self._classes,
             self._pods,
             self._nodes,
         )
@@ -190,7 +195,7 @@ class NetworkAgent:
 
     async def admit(
         self, uid: str, namespace: str, labels: Mapping[str, str], addresses: Iterable[str],
-        ports: Iterable[tuple[str, str, int]] = (),
+        ports: Iterable[tuple[str, str, int]] = (), runtime_class: str = "",
     ) -> None:  # fmt: skip
         """Put a pod's rules in force, before its containers start. Does nothing if they are.
 
@@ -198,10 +203,14 @@ class NetworkAgent:
         """
         addresses = tuple(addresses)
         link = self._link_of(addresses)
-        pod = NetworkPod(uid, namespace, dict(labels), addresses, tuple(ports), link)
+        pod = NetworkPod(uid, namespace, dict(labels), addresses, tuple(ports), link, runtime_class)
         if self._admitted.get(uid) == pod:
             return
         await self._is_written.wait()
+        is_class_known = not runtime_class or self._classes.get(runtime_class) is not None
+        if not is_class_known and not self._policies.has_pod(uid):
+            # Its class may shut its network. A pod that ran before goes on without its class.
+            raise NetworkRefusedError(f'RuntimeClass "{runtime_class}" is not known yet')
         for other in [one for one in self._admitted.values() if one.key != uid]:
             # Its sandbox is gone, or the engine would not have given its address again.
             if not set(other.addresses).isdisjoint(pod.addresses):
@@ -296,6 +305,12 @@ class NetworkAgent:
             self._records.touch_namespace(meta.name)
         self._changed.set()
 
+    def _class_changed(self, before: RuntimeClass | None, after: RuntimeClass | None) -> None:
+        del before
+        if after is not None:
+            self._policies.set_class(after.metadata.name, network_of(after))
+            self._changed.set()
+
     def _pod_changed(self, before: PodObject | None, after: PodObject | None) -> None:
         one = after or before
         assert one is not None
@@ -353,5 +368,10 @@ def network_pod(pod: PodObject) -> NetworkPod | None:
         if port.name
     )
     return NetworkPod(
-        pod.metadata.uid, pod.metadata.namespace, pod.metadata.labels, addresses, ports
+        pod.metadata.uid,
+        pod.metadata.namespace,
+        pod.metadata.labels,
+        addresses,
+        ports,
+        runtime_class=pod.spec.runtime_class_name or "",
     )

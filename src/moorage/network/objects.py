@@ -142,6 +142,7 @@ class NetworkContainer(Object, frozen=True):
 class NetworkPodSpec(Object, frozen=True):
     node_name: str = ""
     host_network: bool = False
+    runtime_class_name: str | None = None
     containers: tuple[NetworkContainer, ...] = ()
     init_containers: tuple[NetworkContainer, ...] = ()
 

@@ -6,8 +6,11 @@ from typing import Any
 
 import pytest
 
+from moorage.api.meta import ObjectMeta
+from moorage.api.runtime_group import RuntimeClass
 from moorage.network.frame import IPV4
 from moorage.network.objects import PolicyPeer
+from moorage.network.policies.class_networks import ANNOTATION, ClassNetwork, network_of
 from moorage.network.policies.peers import peers_of
 from moorage.network.policies.rules import pod_rules, selecting
 from tests.network.objects import a_pod, a_policy
@@ -112,3 +115,49 @@ def test_policies_select_by_namespace_and_labels() -> None:
     assert selecting([mine, others], a_pod("1", app="a")) == [mine]
     assert selecting([mine, others], a_pod("1", app="b")) == []
     assert selecting([mine, others], a_pod("1", "other")) == [others]
+
+
+def of_class(network: ClassNetwork, **spec: Any) -> dict[str, tuple[str, ...]]:
+    """Return the chains of the pod by direction, in a class with a network."""
+    policies = [a_policy(**spec)] if spec else []
+    made = pod_rules(POD, policies, IPV4, network, "10.244.0.2").fragment
+    return {
+        direction: made.chains.get(values["10.244.0.3"].removeprefix("goto "), ())
+        for direction, values in made.elements.items()
+    }
+
+
+REFUSED = "counter reject with icmp admin-prohibited"
+
+
+def test_a_class_without_network_has_none_whatever_policies_say() -> None:
+    allowing: Any = {"ingress": [{}], "egress": [{}]}
+    specs: tuple[Any, ...] = ({}, allowing)
+    for spec in specs:
+        chains = of_class(ClassNetwork.NONE, **spec)
+        assert chains == {"ingress": (REFUSED,), "egress": (REFUSED,)}
+
+
+def test_a_restricted_class_reaches_the_dns_and_what_policies_name() -> None:
+    guard = (
+        "ip daddr 10.244.0.2 udp dport 53 return",
+        "ip daddr 10.244.0.2 tcp dport 53 return",
+        f"fib daddr type local {REFUSED}",
+        f"ip daddr 169.254.0.0/16 {REFUSED}",
+    )
+    assert of_class(ClassNetwork.RESTRICTED) == {"ingress": (), "egress": (*guard, REFUSED)}
+    egress: Any = {"egress": [{"to": [{"ipBlock": {"cidr": "0.0.0.0/0"}}]}]}
+    chains = of_class(ClassNetwork.RESTRICTED, **egress)
+    assert chains["egress"] == (*guard, "return", REFUSED)
+
+
+@pytest.mark.parametrize(
+    ("annotations", "network"),
+    [
+        ({}, "default"), ({ANNOTATION: "default"}, "default"), ({ANNOTATION: "none"}, "none"),
+        ({ANNOTATION: "restricted"}, "restricted"), ({ANNOTATION: "Restricted"}, "none"),
+    ],
+)  # fmt: skip
+def test_the_network_of_a_class_is_an_annotation(annotations: Any, network: str) -> None:
+    runtime_class = RuntimeClass(metadata=ObjectMeta(name="c", annotations=annotations))
+    assert network_of(runtime_class) == network

@@ -176,7 +176,14 @@ class PodRules:
             if port.name
         ]
         try:
-            await self._agent.admit(meta.uid, meta.namespace, meta.labels, addresses, ports)
+            await self._agent.admit(
+                meta.uid,
+                meta.namespace,
+                meta.labels,
+                addresses,
+                ports,
+                pod.spec.runtime_class_name or "",
+            )
         except NetworkRefusedError as error:
             raise PodNetworkError(str(error)) from error
 

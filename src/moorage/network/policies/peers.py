@@ -37,6 +37,7 @@ class NetworkPod:
     addresses: tuple[str, ...]
     ports: tuple[tuple[str, str, int], ...] = ()
     link: str = ""
+    runtime_class: str = ""
 
     def addresses_of(self, family: Family) -> tuple[str, ...]:
         is_wanted = (

@@ -26,6 +26,7 @@ from moorage.network.objects import (
     PolicyPeer,
     PolicyPort,
 )
+from moorage.network.policies.class_networks import ClassNetwork, egress_guard, refusal
 from moorage.network.policies.peers import NetworkPod, Peers, peers_of
 from moorage.network.tables import Fragment
 
@@ -53,8 +54,17 @@ def selecting(policies: Iterable[NetworkPolicy], pod: NetworkPod) -> list[Networ
     ]
 
 
-def pod_rules(pod: NetworkPod, policies: Sequence[NetworkPolicy], family: Family) -> PodRules:
-    """Return the rules of a pod in one family, given the policies that select it."""
+def pod_rules(
+    pod: NetworkPod,
+    policies: Sequence[NetworkPolicy],
+    family: Family,
+    network: ClassNetwork = ClassNetwork.DEFAULT,
+    dns: str = "",
+) -> PodRules:
+    """Return the rules of a pod in one family, given the policies that select it.
+
+    `network` is that of its class, `dns` the address of the cluster DNS.
+    """
     addresses = pod.addresses_of(family)
     links = {frame.POD_LINKS: {f'"{pod.link}"': ""}} if pod.link else {}
     if not addresses:
@@ -64,12 +74,16 @@ def pod_rules(pod: NetworkPod, policies: Sequence[NetworkPolicy], family: Family
     elements: dict[str, dict[str, str]] = {**links}
     for direction, verdicts in ((INGRESS, frame.INGRESS), (EGRESS, frame.EGRESS)):
         applying = [policy for policy in policies if direction in policy.spec.policy_types]
+        guard = []
+        if network is ClassNetwork.RESTRICTED and direction == EGRESS:
+            guard = [*egress_guard(family, dns)]
         verdict = _ALLOW
-        if applying:
-            lines = tuple(_lines(pod, applying, direction, family, rules.peers))
+        if applying or guard or network is ClassNetwork.NONE:
+            allowed = [] if network is ClassNetwork.NONE else applying
+            lines = (*guard, *_lines(pod, allowed, direction, family, rules.peers))
             digest = hashlib.sha256("\n".join(lines).encode()).hexdigest()[:_HASH_DIGITS]
             name = f"{verdicts}-{digest}"
-            chains[name] = (*lines, f"counter reject with {family.prohibited}")
+            chains[name] = (*lines, refusal(family))
             verdict = f"goto {name}"
         elements[verdicts] = dict.fromkeys(addresses, verdict)
     rules.fragment = Fragment(chains, {}, elements)

@@ -13,6 +13,7 @@ from moorage.api.labels import Selector, from_object
 from moorage.network.frame import Family
 from moorage.network.objects import NetworkPolicy
 from moorage.network.packet_filter import Change
+from moorage.network.policies.class_networks import ClassNetwork
 from moorage.network.policies.peers import Labels, NetworkPod, Peers
 from moorage.network.policies.rules import pod_rules
 from moorage.network.tables import EMPTY, Fragment
@@ -21,8 +22,11 @@ from moorage.network.tables import EMPTY, Fragment
 class PolicyState:
     """What the policies of a cluster allow the pods of this node."""
 
-    def __init__(self, families: Iterable[Family]) -> None:
+    def __init__(self, families: Iterable[Family], dns: str = "") -> None:
+        """`dns` is the address of the cluster DNS."""
         self._families = tuple(families)
+        self._dns = dns
+        self._classes: dict[str, ClassNetwork] = {}
         self._policies: dict[str, dict[str, tuple[Selector, NetworkPolicy]]] = {}
         self._namespaces: dict[str, Labels] = {}
         self._pods: dict[str, NetworkPod] = {}
@@ -46,6 +50,19 @@ class PolicyState:
         for key, pod in self._pods.items():
             if pod.namespace == namespace and any(one.matches(pod.labels) for one in selectors):
                 self._dirty_pods[key] = None
+
+    def set_class(self, name: str, network: ClassNetwork) -> None:
+        """Note the network of a class. A class that is deleted keeps it, as its pods go on."""
+        if self._classes.get(name) == network:
+            return
+        self._classes[name] = network
+        for key, pod in self._pods.items():
+            if pod.runtime_class == name:
+                self._dirty_pods[key] = None
+
+    def has_pod(self, key: str) -> bool:
+        """Return whether a pod is known, with an address."""
+        return key in self._pods
 
     def set_namespace(self, name: str, labels: Labels | None) -> None:
         """Note a namespace's labels, None if it is deleted."""
@@ -115,8 +132,9 @@ class PolicyState:
             used: set[Peers] = set()
             if pod is not None:
                 policies = self.policies_of(pod)
+                network = self._classes.get(pod.runtime_class, ClassNetwork.DEFAULT)
                 for family in self._families:
-                    rules = pod_rules(pod, policies, family)
+                    rules = pod_rules(pod, policies, family, network, self._dns)
                     fragments[family] = rules.fragment
                     used |= rules.peers
             self._use(key, frozenset(used))

@@ -90,6 +90,7 @@ COMPONENT_ROLES: dict[str, list[Obj]] = {
         rule("core", "services nodes pods namespaces", READ),
         rule("discovery.k8s.io", "endpointslices", READ),
         rule("networking.k8s.io", "networkpolicies", READ),
+        rule("node.k8s.io", "runtimeclasses", READ),
         EVENTS,
     ],
     "system:persistent-volume-provisioner": [
