@@ -14,16 +14,22 @@ from moorage.linux.nftables import Nftables, NftablesError, NftablesMissingError
 
 
 class FakeKernel:
-    """Keeps the scripts that it is given; `refuses` are the next ones that fail."""
+    """Keeps the scripts that it is given; `refuses` are reasons why the next ones fail.
+
+    It always refuses scripts with `refuses_scripts_with`.
+    """
 
     def __init__(self) -> None:
         self.scripts: list[str] = []
         self.refuses: list[str] = []
+        self.refuses_scripts_with = ""
 
     def run(self, script: str) -> str:
         self.scripts.append(script)
         if self.refuses:
             raise NftablesError(self.refuses.pop(0))
+        if self.refuses_scripts_with and self.refuses_scripts_with in script:
+            raise NftablesError("no space")
         return ""
 
 

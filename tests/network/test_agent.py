@@ -38,7 +38,7 @@ class Running:
     def __init__(self) -> None:
         self.world = World()
         self.kernel = FakeKernel()
-        self.links: dict[str, str] = {}
+        self.links = {"10.244.0.3": "veth3", "10.244.0.4": "veth4"}
         self.deleted: list[Flow] = []
         self.agent = NetworkAgent(
             self.world.client,
@@ -48,7 +48,7 @@ class Running:
             networks={IPV4: (POD_NETWORK, SERVICE_NETWORK)},
             clock=self.world.clock,
             delete_flows=self.delete_flows,
-            link_of=lambda addresses: self.links.get(next(iter(addresses)), ""),
+            links=lambda: self.links,
         )
 
     async def delete_flows(self, flows: Iterable[Flow]) -> None:
@@ -130,11 +130,27 @@ async def test_a_pod_is_admitted_with_its_rules() -> None:
 async def test_a_pods_link_is_held_to_its_address_in_both_families() -> None:
     async with running() as one:
         await one.scripts()
-        one.links["10.244.0.3"] = "veth3"
-        await one.agent.admit("u1", "default", {}, ["10.244.0.3"])
+        one.links["10.244.0.5"] = "veth5"
+        one.links["192.0.2.7"] = "eth7"
+        await one.agent.admit("u1", "default", {}, ["10.244.0.5"])
         admitted = "".join(one.kernel.scripts)
         for family in ("ip", "ip6"):
-            assert f'add element {family} moorage-0a1b2c3d pod-links {{ "veth3" }}' in admitted
+            assert f'add element {family} moorage-0a1b2c3d pod-links {{ "veth5" }}' in admitted
+        assert "eth7" not in admitted
+        # A pod deleted by force runs on for a while: its link is held until it is gone.
+        one.kernel.scripts.clear()
+        one.agent.release("u1")
+        assert "pod-links" not in await one.scripts()
+        del one.links["10.244.0.5"]
+        await one.world.settled(10)
+        assert 'delete element ip moorage-0a1b2c3d pod-links { "veth5" }' in await one.scripts()
+
+
+async def test_a_pod_without_a_link_is_not_admitted() -> None:
+    async with running() as one:
+        await one.scripts()
+        with pytest.raises(NetworkRefusedError, match="no link leads to"):
+            await one.agent.admit("u1", "default", {}, ["10.244.0.77"])
 
 
 async def test_a_pod_is_not_admitted_before_the_rules_are_written() -> None:
@@ -151,9 +167,13 @@ async def test_a_pod_is_not_admitted_before_the_rules_are_written() -> None:
 async def test_a_pod_whose_rules_the_kernel_refuses_is_not_admitted() -> None:
     async with running() as one:
         await one.scripts()
-        one.kernel.refuses = ["no space", "no space"]
+        one.kernel.refuses_scripts_with = "10.244.0.3"
         with pytest.raises(NetworkRefusedError, match="no space"):
             await one.agent.admit("u1", "default", {}, ["10.244.0.3"])
+        # Others are, meanwhile.
+        await one.agent.admit("u2", "default", {}, ["10.244.0.4"])
+        assert "10.244.0.4 : return" in one.kernel.scripts[-1]
+        one.kernel.refuses_scripts_with = ""
         await one.agent.admit("u1", "default", {}, ["10.244.0.3"])
         assert "10.244.0.3 : return" in one.kernel.scripts[-1]
 

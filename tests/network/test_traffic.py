@@ -10,16 +10,15 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from moorage.network.frame import IPV4, frame, tables_removal
+from moorage.network.frame import IPV4, POD_LINKS, frame, tables_removal
 from moorage.network.policies.state import PolicyState
 from moorage.network.services.rules import service_fragment
 from moorage.network.services.stale_flows import stale_flows
-from moorage.network.tables import Table
+from moorage.network.tables import Fragment, Table
 from tests.network.kernel import Namespace, namespace, skip_without_nftables
 from tests.network.objects import HERE, PODS, SERVICES, a_pod, a_policy, a_service, a_slice
 
@@ -158,8 +157,9 @@ def net(wired: Net) -> Net:
     wired.policies.set_namespace("default", {})
     for address, label in ((A, "a"), (B, "b"), (C, "c")):
         pod = a_pod(address, "default", ("TCP", "http", 8080), app=label)
-        pod = replace(pod, link=f"to-{label}")
         wired.policies.set_pod(address, pod)
+        links = Fragment(elements={POD_LINKS: {f"to-{label}": ""}})
+        wired.table.replace(f"link/{label}", links)
     wired.settle()
     wired.write()
     return wired

@@ -24,8 +24,16 @@ from moorage.api.services import Service
 from moorage.linux.nftables import NftablesError
 from moorage.network.dns.records import ServiceRecord
 from moorage.network.dns.sender import RecordSender, service_record
-from moorage.network.frame import IPV4, IPV6, Family, foreign_frame, frame, table_name
-from moorage.network.links import link_of
+from moorage.network.frame import (
+    IPV4,
+    IPV6,
+    POD_LINKS,
+    Family,
+    foreign_frame,
+    frame,
+    table_name,
+)
+from moorage.network.links import pod_links
 from moorage.network.objects import (
     ENDPOINT_SLICES,
     NETWORK_POLICIES,
@@ -41,7 +49,7 @@ from moorage.network.services.endpoints import Place, local_endpoints
 from moorage.network.services.health_checks import HealthChecks, health_port
 from moorage.network.services.rules import service_fragment
 from moorage.network.services.stale_flows import Flow, delete_flows, stale_flows
-from moorage.network.tables import Table
+from moorage.network.tables import Fragment, Table
 from moorage.wire.client.informer import Informer, object_key
 from moorage.wire.client.resources import NAMESPACES, NODES, SERVICES, Resource
 from moorage.wire.client.rest import Client
@@ -90,10 +98,13 @@ class NetworkAgent:
         networks: Mapping[Family, tuple[Network, Network]],
         dns: ClusterDns | None = None,
         clock: Clock | None = None,
-        link_of: Callable[[Iterable[str]], str] = link_of,
+        links: Callable[[], Mapping[str, str]] = pod_links,
         delete_flows: Callable[[Iterable[Flow]], Awaitable[None]] = delete_flows,
     ) -> None:
-        """`networks` has the networks of pods and of services for each family."""
+        """`networks` has the networks of pods and of services for each family.
+
+        `links` returns the interface that leads to each address of a pod.
+        """
         self._clock = clock or SystemClock()
         self._kernel = kernel
         self._node = node
@@ -113,7 +124,9 @@ class NetworkAgent:
                 if family not in networks
             },
         )
-        self._link_of = link_of
+        self._links_now = links
+        self._links: frozenset[str] = frozenset()
+        self._link_changes: list[Change] = []
         self._policies = PolicyState(self._filter.families)
         self._admitted: dict[str, NetworkPod] = {}
         self._dirty_services: dict[str, None] = {}
@@ -171,6 +184,7 @@ class NetworkAgent:
             for informer in informers:
                 await informer.wait_synced()
             async with self._turn:
+                self._follow_links()
                 await self._filter.write(self._changes())
             self._is_written.set()
             self._changed.set()
@@ -196,12 +210,17 @@ class NetworkAgent:
 
         Raises NetworkRefusedError.
         """
-        addresses = tuple(addresses)
-        link = self._link_of(addresses)
-        pod = NetworkPod(uid, namespace, dict(labels), addresses, tuple(ports), link)
+        pod = NetworkPod(uid, namespace, dict(labels), tuple(addresses), tuple(ports))
         if self._admitted.get(uid) == pod:
             return
         await self._is_written.wait()
+        routed = self._follow_links()
+        for address in pod.addresses_of(IPV4):
+            if address not in routed:
+                raise NetworkRefusedError(
+                    f"no link leads to the pod's address {address}, so it could send under any: "
+                    "its sandbox is created again"
+                )
         for other in [one for one in self._admitted.values() if one.key != uid]:
             # Its sandbox is gone, or the engine would not have given its address again.
             if not set(other.addresses).isdisjoint(pod.addresses):
@@ -210,11 +229,14 @@ class NetworkAgent:
         self._policies.set_pod(uid, pod)
         try:
             await self._apply()
+            problem = self._filter.refusal(f"pod/{uid}")
         except NftablesError as error:
-            del self._admitted[uid]
+            problem = str(error)
+        if problem:
+            self._forget(uid)
             raise NetworkRefusedError(
-                f"the packet filter refuses the pod's rules, so it would be cut off: {error}"
-            ) from error
+                f"the packet filter refuses the pod's rules, so it would be cut off: {problem}"
+            )
 
     def release(self, uid: str) -> None:
         """Forget a pod whose sandbox is gone: its address has no rules from now on."""
@@ -229,12 +251,33 @@ class NetworkAgent:
     async def _repair(self) -> None:
         while True:
             await self._clock.sleep(_REPAIR_S)
+            self._follow_links()
+            self._changed.set()
             if await self._filter.repair():
                 log.warning("another program removed the cluster's packet filter; written again")
 
+    def _follow_links(self) -> Mapping[str, str]:
+        """Have what comes by the links of pods held to their addresses; return the links.
+
+        By the host's routes, not by what the API says: a pod that was deleted by force runs on.
+        """
+        routed = {
+            address: link
+            for address, link in self._links_now().items()
+            if any(ipaddress.ip_address(address) in pods for pods in self._pods_of.values())
+        }
+        links = frozenset(routed.values())
+        if links != self._links:
+            self._links = links
+            elements = {f'"{link}"': "" for link in sorted(links)}
+            fragment = Fragment(elements={POD_LINKS: elements} if links else {})
+            self._link_changes = [(family, POD_LINKS, fragment) for family in self._filter.families]
+        return routed
+
     def _changes(self) -> list[Change]:
         dirty, self._dirty_services = self._dirty_services, {}
-        changes = self._policies.changes()
+        links, self._link_changes = self._link_changes, []
+        changes = [*links, *self._policies.changes()]
         for key in dirty:
             service = self._services.get_key(key)
             self._health_ports[key] = health_port(service)
@@ -313,8 +356,6 @@ class NetworkAgent:
             # The node knows its addresses first; labels may change while it runs.
             pod = replace(admitted, labels=after.metadata.labels)
             self._admitted[uid] = pod
-        elif pod is not None:
-            pod = replace(pod, link=self._link_of(pod.addresses))
         self._policies.set_pod(uid, pod)
         self._changed.set()
 

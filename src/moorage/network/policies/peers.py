@@ -18,7 +18,7 @@ from moorage.network.frame import Family
 from moorage.network.objects import PolicyPeer
 from moorage.network.tables import Collection, Fragment
 
-_HASH_DIGITS = 12
+_HASH_DIGITS = 32
 
 Labels = Mapping[str, str]
 
@@ -27,8 +27,7 @@ Labels = Mapping[str, str]
 class NetworkPod:
     """A pod with an address of its own, as policies see it.
 
-    `ports` are the named container ports: protocol, name, number. `link` is the interface of the
-    host that leads to it, empty if it is not known.
+    `ports` are the named container ports: protocol, name, number.
     """
 
     key: str
@@ -36,7 +35,6 @@ class NetworkPod:
     labels: Labels
     addresses: tuple[str, ...]
     ports: tuple[tuple[str, str, int], ...] = ()
-    link: str = ""
 
     def addresses_of(self, family: Family) -> tuple[str, ...]:
         is_wanted = (

@@ -31,7 +31,8 @@ from moorage.network.tables import Fragment
 
 INGRESS: Final = "Ingress"
 EGRESS: Final = "Egress"
-_HASH_DIGITS: Final = 12
+_HASH_DIGITS: Final = 32
+"""So many that no one can write a policy whose chain has the name of another's."""
 _ALLOW: Final = "return"
 
 
@@ -56,12 +57,11 @@ def selecting(policies: Iterable[NetworkPolicy], pod: NetworkPod) -> list[Networ
 def pod_rules(pod: NetworkPod, policies: Sequence[NetworkPolicy], family: Family) -> PodRules:
     """Return the rules of a pod in one family, given the policies that select it."""
     addresses = pod.addresses_of(family)
-    links = {frame.POD_LINKS: {f'"{pod.link}"': ""}} if pod.link else {}
     if not addresses:
-        return PodRules(Fragment(elements=links))
+        return PodRules(Fragment())
     rules = PodRules(Fragment())
     chains: dict[str, tuple[str, ...]] = {}
-    elements: dict[str, dict[str, str]] = {**links}
+    elements: dict[str, dict[str, str]] = {}
     for direction, verdicts in ((INGRESS, frame.INGRESS), (EGRESS, frame.EGRESS)):
         applying = [policy for policy in policies if direction in policy.spec.policy_types]
         verdict = _ALLOW

@@ -24,7 +24,7 @@ from moorage.network.services.endpoints import Choice, Place, Target, choose
 from moorage.network.tables import EMPTY, Collection, Fragment
 
 _AFFINITY_S: Final = 10800
-_HASH_DIGITS: Final = 12
+_HASH_DIGITS: Final = 32
 REFUSE: Final = "jump refuse"
 
 Targets: TypeAlias = tuple[Target, ...]
