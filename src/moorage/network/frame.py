@@ -48,6 +48,10 @@ class Family:
     prohibited: str
     loopback: str
 
+    @property
+    def version(self) -> int:
+        return 6 if self.name == "ip6" else 4
+
 
 IPV4: Final = Family(
     "ip",

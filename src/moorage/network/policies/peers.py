@@ -21,6 +21,8 @@ from moorage.network.tables import Collection, Fragment
 _HASH_DIGITS = 32
 
 Labels = Mapping[str, str]
+NamedPorts = tuple[str, tuple[str, ...]]
+"""A protocol, and names of ports."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,14 +49,14 @@ class NetworkPod:
 class Peers:
     """The pods that a peer selects. Selectors are JSON, so that equal peers are one set.
 
-    Without `namespaces`, the pods of `namespace`. With a `port`, a protocol and a name, the pods
-    that have such a port, each with its number.
+    Without `namespaces`, the pods of `namespace`. With a `port`, the pods that have a port of such
+    a name, each with its number.
     """
 
     namespace: str
     pods: bytes
     namespaces: bytes | None = None
-    port: tuple[str, str] | None = None
+    port: NamedPorts | None = None
 
     @cached_property
     def name(self) -> str:
@@ -76,10 +78,11 @@ class Peers:
         addresses = pod.addresses_of(family)
         if self.port is None:
             return list(addresses)
+        wanted, names = self.port
         return [
             f"{address} . {number}"
             for protocol, name, number in pod.ports
-            if (protocol, name) == self.port
+            if protocol == wanted and name in names
             for address in addresses
         ]
 
@@ -107,7 +110,7 @@ class Peers:
         )
 
 
-def peers_of(peer: PolicyPeer, namespace: str, port: tuple[str, str] | None = None) -> Peers:
+def peers_of(peer: PolicyPeer, namespace: str, port: NamedPorts | None = None) -> Peers:
     """Return the pods of a peer with selectors, in a policy of a namespace."""
     return Peers(
         "" if peer.namespace_selector is not None else namespace,

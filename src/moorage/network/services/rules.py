@@ -18,6 +18,7 @@ from typing import Any, Final, TypeAlias
 
 from moorage.api.services import Service, ServicePort
 from moorage.network import frame
+from moorage.network.addresses import parse_address, parse_network
 from moorage.network.frame import Family
 from moorage.network.objects import PROXY_NAME, EndpointSlice
 from moorage.network.services.endpoints import Choice, Place, Target, choose
@@ -108,8 +109,15 @@ class _Builder:
         return Fragment(self._chains, self._collections, self._elements)
 
     def _of_family(self, addresses: Iterable[str]) -> tuple[str, ...]:
-        version = 4 if self._family.name == "ip" else 6
-        return tuple(one for one in addresses if _version(one) == version)
+        """Return those of the family, in one spelling: what a user wrote is no text for nft."""
+        found = (parse_address(one) for one in addresses)
+        return tuple(str(one) for one in found if one and one.version == self._family.version)
+
+    def _networks(self, texts: Iterable[str]) -> tuple[str, ...]:
+        """Return those of the family, merged: nft refuses sets whose ranges overlap."""
+        found = (parse_network(text) for text in texts)
+        mine = [one for one in found if one and one.version == self._family.version]
+        return tuple(map(str, ipaddress.collapse_addresses(mine)))  # type: ignore[type-var]
 
     def _name(self, port: ServicePort) -> str:
         meta = self._service.metadata
@@ -197,7 +205,7 @@ class _Builder:
         return f"{address}:{target.port}"
 
     def _add_source_ranges(self, name: str, protocol: str, port: int) -> None:
-        ranges = self._of_family(self._service.spec.load_balancer_source_ranges)
+        ranges = self._networks(self._service.spec.load_balancer_source_ranges)
         if not self._service.spec.load_balancer_source_ranges or not self._balancer_ips:
             return
         chain = f"from-{name}"
@@ -215,14 +223,6 @@ def _affinity_s(service: Service) -> int:
     config: Mapping[str, Any] = service.spec.session_affinity_config or {}
     client: Mapping[str, Any] = config.get("clientIP") or {}
     return int(client.get("timeoutSeconds") or _AFFINITY_S)
-
-
-def _version(text: str) -> int:
-    """Return 4 or 6 for an address or a network, 0 for neither."""
-    try:
-        return ipaddress.ip_network(text.strip(), strict=False).version
-    except ValueError:
-        return 0
 
 
 def _digest(text: str) -> str:
