@@ -48,6 +48,7 @@ class Running:
             networks={IPV4: (POD_NETWORK, SERVICE_NETWORK)},
             clock=self.world.clock,
             delete_flows=self.delete_flows,
+            is_hosts=lambda _: False,
             links=lambda: self.links,
         )
 
@@ -213,3 +214,25 @@ async def test_a_table_that_was_removed_is_written_again() -> None:
         one.kernel.refuses = ["No such file or directory"]
         await one.world.settled(10)
         assert "add table ip moorage-0a1b2c3d" in await one.scripts()
+
+
+async def test_a_service_takes_no_address_of_another() -> None:
+    """With three endpoints it would have got two of three connections to the victim's address."""
+    victim = a_service("victim", "10.96.0.7", externalIPs=["198.51.100.1"], created="2026-01-02")
+    later = a_service(
+        "web", "10.96.0.8", externalIPs=["10.96.0.7", "198.51.100.1"], created="2026-01-03"
+    )
+    ends = ["10.244.0.7", "10.244.0.8", "10.244.0.9"]
+    async with running((SERVICES, later), (ENDPOINT_SLICES, a_slice(*ends))) as one:
+        assert "198.51.100.1 . tcp . 80 : goto pick-tcp-3" in await one.scripts()
+        one.world.client.put(SERVICES, victim)
+        one.world.client.put(ENDPOINT_SLICES, a_slice("10.244.0.3", service="victim"))
+        script = await one.scripts()
+        assert "198.51.100.1 . tcp . 80 : goto pick-tcp-1" in script
+        assert "198.51.100.1 . 80 . 0 : 10.244.0.3 . 8080" in script
+        one.world.client.put(ENDPOINT_SLICES, a_slice("10.244.0.3", "10.244.0.4", service="victim"))
+        script = await one.scripts()
+        assert "10.96.0.7 . 80 . 1 : 10.244.0.4 . 8080" in script
+        assert "198.51.100.1 . 80 . 1 : 10.244.0.4 . 8080" in script
+        one.world.client.drop(SERVICES, "victim")
+        assert "198.51.100.1 . tcp . 80 : goto pick-tcp-3" in await one.scripts()

@@ -24,7 +24,7 @@ from tests.network.objects import HERE, PODS, SERVICES, a_pod, a_policy, a_servi
 
 pytestmark = pytest.mark.root
 A, B, C, OUTSIDE, NODE = "10.244.0.3", "10.244.0.4", "10.244.0.5", "192.0.2.2", "192.0.2.1"
-GATEWAY, SERVICE = "10.244.0.1", "10.96.0.7"
+GATEWAY, DNS, SERVICE = "10.244.0.1", "10.244.0.2", "10.96.0.7"
 # Answers with its own name and the client's address, by TCP and by UDP.
 SERVE = """
 import socket, sys, threading
@@ -76,6 +76,7 @@ class Net:
         node = self.places["node"]
         node.run("ip", "link", "add", "bridge", "type", "bridge")
         node.run("ip", "addr", "add", f"{GATEWAY}/24", "dev", "bridge")
+        node.run("ip", "addr", "add", f"{DNS}/32", "dev", "bridge")
         node.run("ip", "link", "set", "bridge", "up")
         node.run("ip", "route", "add", str(SERVICES), "dev", "bridge")
         for name, address in (("a", A), ("b", B), ("c", C)):
@@ -152,7 +153,8 @@ def wired() -> Iterator[Net]:
 @pytest.fixture
 def net(wired: Net) -> Net:
     """The network with pods a, b and c admitted, and no other rules."""
-    wired.table = Table("ip", "t", frame(IPV4, str(PODS), str(SERVICES)))
+    body = frame(IPV4, str(PODS), str(SERVICES), dns=DNS, listeners=[(NODE, 8080)])
+    wired.table = Table("ip", "t", body)
     wired.policies = PolicyState([IPV4])
     wired.policies.set_namespace("default", {})
     for address, label in ((A, "a"), (B, "b"), (C, "c")):
@@ -288,6 +290,34 @@ def test_a_pod_has_no_address_but_its_own(net: Net, source: str) -> None:
         pod.run("ip", "addr", "del", f"{source}/32", "dev", "lo")
     seen = node.run("nft", "list", "chain", "ip", "t", "spoofing")
     assert "fib saddr . iif oif missing counter packets 1 bytes 29 drop" in seen
+
+
+def test_a_service_gets_no_port_of_the_cluster_itself(net: Net) -> None:
+    net.change(net.serve(A, externalIPs=[NODE], ports=[{"port": 8080, "nodePort": 8080}]))
+    assert net.ask("outside", NODE, 8080) == [f"node {OUTSIDE}"]
+    assert net.ask("c", NODE, 8080) == [f"node {C}"]
+    assert net.ask("node", NODE, 8080) == [f"node {NODE}"]
+
+
+def test_the_dns_answers_pods_and_the_host_alone(net: Net) -> None:
+    assert net.ask("c", DNS, 8080) == [f"node {C}"]
+    assert net.ask("node", DNS, 8080) == [f"node {DNS}"]
+    assert net.ask("outside", DNS, 8080) == TIMEOUT
+    assert net.ask("outside", DNS, 8080, udp=True) == TIMEOUT
+
+
+def test_a_pod_sends_no_broadcast_without_an_address(net: Net) -> None:
+    # 0.0.0.0 to 255.255.255.255, as a client of DHCP: the kernel sends it by a packet socket alone.
+    send = (
+        "import socket\n"
+        "with socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM) as one:\n"
+        "    head = bytes.fromhex('4500001d0000000040117ad100000000ffffffff')\n"
+        "    data = head + bytes.fromhex('00441f90000900007a')\n"
+        "    one.sendto(data, ('eth0', 0x800, 0, 0, b'\\xff' * 6))\n"
+    )
+    net.places["c"].run(sys.executable, "-c", send)
+    seen = net.places["node"].run("nft", "list", "chain", "ip", "t", "spoofing")
+    assert "ip saddr != 10.244.0.0/24 counter packets 1 bytes" in seen
 
 
 def test_source_ranges_of_a_load_balancer(net: Net) -> None:

@@ -13,6 +13,7 @@ import asyncio
 import ipaddress
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -45,7 +46,9 @@ from moorage.network.objects import (
 from moorage.network.packet_filter import Change, Kernel, PacketFilter, check_kernel
 from moorage.network.policies.peers import NetworkPod
 from moorage.network.policies.state import PolicyState
-from moorage.network.services.endpoints import Place, local_endpoints
+from moorage.network.services.endpoints import Place as NodePlace
+from moorage.network.services.endpoints import local_endpoints
+from moorage.network.services.external import ExternalAddresses, Place, is_hosts
 from moorage.network.services.health_checks import HealthChecks, health_port
 from moorage.network.services.rules import service_fragment
 from moorage.network.services.stale_flows import Flow, delete_flows, stale_flows
@@ -97,24 +100,36 @@ class NetworkAgent:
         node: str,
         networks: Mapping[Family, tuple[Network, Network]],
         dns: ClusterDns | None = None,
+        listeners: Iterable[tuple[str, int]] = (),
         clock: Clock | None = None,
         links: Callable[[], Mapping[str, str]] = pod_links,
         delete_flows: Callable[[Iterable[Flow]], Awaitable[None]] = delete_flows,
+        is_hosts: Callable[[Place], bool] = is_hosts,
     ) -> None:
         """`networks` has the networks of pods and of services for each family.
 
-        `links` returns the interface that leads to each address of a pod.
+        `listeners` are IPv4 addresses and TCP ports of the cluster itself, which no Service gets.
+        `links` returns the interface that leads to each address of a pod; `is_hosts` says whether a
+        program of the host has a port of an address.
         """
         self._clock = clock or SystemClock()
         self._kernel = kernel
         self._node = node
-        self._place = Place(node)
+        self._place = NodePlace(node)
         self._pods_of = {family: pods for family, (pods, _) in networks.items()}
         self._filter = PacketFilter(
             kernel,
             {
                 family: Table(
-                    family.name, table_name(cluster_id), frame(family, str(pods), str(services))
+                    family.name,
+                    table_name(cluster_id),
+                    frame(
+                        family,
+                        str(pods),
+                        str(services),
+                        dns=dns.address if dns is not None and family is IPV4 else "",
+                        listeners=listeners if family is IPV4 else (),
+                    ),
                 )
                 for family, (pods, services) in networks.items()
             }
@@ -129,6 +144,8 @@ class NetworkAgent:
         self._link_changes: list[Change] = []
         self._policies = PolicyState(self._filter.families)
         self._admitted: dict[str, NetworkPod] = {}
+        cluster = (network for pair in networks.values() for network in pair)
+        self._external = ExternalAddresses(cluster, is_hosts)
         self._dirty_services: dict[str, None] = {}
         self._health_checks = HealthChecks(self._count_local)
         self._health_ports: dict[str, int] = {}
@@ -278,12 +295,18 @@ class NetworkAgent:
         dirty, self._dirty_services = self._dirty_services, {}
         links, self._link_changes = self._link_changes, []
         changes = [*links, *self._policies.changes()]
+        for key in list(dirty):
+            dirty.update(
+                dict.fromkeys(sorted(self._external.claim(key, self._services.get_key(key))))
+            )
         for key in dirty:
             service = self._services.get_key(key)
             self._health_ports[key] = health_port(service)
             slices = self._slices.by_index("service", key)
             for family, pods in self._pods_of.items():
-                fragment = service_fragment(service, slices, family, self._place, pods)
+                fragment = service_fragment(
+                    service, slices, family, self._place, pods, partial(self._external.has, key)
+                )
                 before = self._filter.fragment(family, f"service/{key}")
                 for flow in stale_flows(before, fragment):
                     self._stale.put_nowait(flow)
@@ -374,7 +397,7 @@ class NetworkAgent:
         del before
         zone = after.metadata.labels.get(ZONE_LABEL, "") if after is not None else ""
         if zone != self._place.zone:
-            self._place = Place(self._node, zone)
+            self._place = NodePlace(self._node, zone)
             for service in self._services:
                 self._touch_service(object_key(service.metadata))
 

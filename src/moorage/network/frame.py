@@ -11,6 +11,7 @@ connection is looked at once. Priorities are those of kube-proxy's nftables mode
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -97,12 +98,26 @@ def _endpoint_maps(family: Family) -> str:
     return "\n".join(lines)
 
 
-def frame(family: Family, pods: str, services: str) -> str:
-    """Return the body of a table's declaration; `pods` and `services` are networks."""
+def frame(
+    family: Family,
+    pods: str,
+    services: str,
+    *,
+    dns: str = "",
+    listeners: Iterable[tuple[str, int]] = (),
+) -> str:
+    """Return the body of a table's declaration; `pods` and `services` are networks.
+
+    `dns` is the address of the cluster DNS, which answers pods and the host alone. `listeners` are
+    addresses and TCP ports of the cluster itself, which no Service gets.
+    """
     ip, address = family.name, f"{family.type} . inet_proto . inet_service"
     destination = f"{ip} daddr . meta l4proto . th dport"
     local_port = "fib daddr type local meta l4proto . th dport"
     refuse = "jump refuse"
+    ports = ", ".join(f"{address} . {port}" for address, port in sorted(set(listeners)))
+    own = f"{ip} daddr . tcp dport {{ {ports} }} return" if ports else ""
+    asked = f"{ip} daddr {dns} {ip} saddr != {pods} fib saddr type != local counter drop"
     return f"""
  map {CLUSTER_IPS} {{ type {address} : verdict; }}
  map {EXTERNAL_IPS} {{ type {address} : verdict; }}
@@ -127,6 +142,7 @@ def frame(family: Family, pods: str, services: str) -> str:
  }}
  chain services {{
   {destination} vmap @{CLUSTER_IPS}
+  {own}
   {destination} vmap @{EXTERNAL_IPS}
   {ip} daddr != {family.loopback} {local_port} vmap @{NODE_PORTS}
  }}
@@ -146,6 +162,7 @@ def frame(family: Family, pods: str, services: str) -> str:
   type filter hook prerouting priority -150; policy accept;
   iifname @{POD_LINKS} {ip} daddr {family.loopback} counter drop
   iifname @{POD_LINKS} fib saddr . iif oif missing counter drop
+  iifname @{POD_LINKS} {ip} saddr != {pods} counter drop
  }}
  chain nat-prerouting {{
   type nat hook prerouting priority -100; policy accept;
@@ -162,6 +179,7 @@ def frame(family: Family, pods: str, services: str) -> str:
  }}
  chain input {{
   type filter hook input priority -10; policy accept;
+  {asked if dns else ""}
   ct state established,related accept
   iifname "lo" accept
   {local_port} vmap @{NO_ENDPOINT_PORTS}

@@ -144,9 +144,14 @@ class Table:
             used = {
                 match for lines in fragment.chains.values() for match in _USED.findall(str(lines))
             }
-            shared = {one: self._collections.contents[one] for one in used & self._collections.contents.keys()}
-            part.replace(key, Fragment(fragment.chains, {**shared, **fragment.collections},
-                                       fragment.elements))
+            shared = {
+                one: self._collections.contents[one]
+                for one in used & self._collections.contents.keys()
+            }
+            part.replace(
+                key,
+                Fragment(fragment.chains, {**shared, **fragment.collections}, fragment.elements),
+            )
         return f"{part.script()}delete table {self.family} {name}\n"
 
     def script(self) -> str:

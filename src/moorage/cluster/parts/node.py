@@ -155,6 +155,7 @@ def _routing_agent(stack: AsyncExitStack, client: Client, settings: Settings) ->
         node=settings.node_name,
         networks={IPV4: (IPv4Network(settings.pod_network), IPv4Network(settings.service_network))},
         dns=ClusterDns(RUN / settings.cluster_id / DNS_SOCKET, settings.dns_address),
+        listeners=[(one.address, one.port) for one in settings.listeners],
     )
     agent.check_kernel()
     return agent

@@ -13,12 +13,12 @@ from __future__ import annotations
 
 import hashlib
 import ipaddress
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, TypeAlias
 
 from moorage.api.services import Service, ServicePort
 from moorage.network import frame
-from moorage.network.addresses import parse_address, parse_network
+from moorage.network.addresses import Network, parse_address, parse_network
 from moorage.network.frame import Family
 from moorage.network.objects import PROXY_NAME, EndpointSlice
 from moorage.network.services.endpoints import Choice, Place, Target, choose
@@ -36,16 +36,18 @@ def service_fragment(
     slices: Iterable[EndpointSlice],
     family: Family,
     place: Place,
-    pods: ipaddress.IPv4Network | ipaddress.IPv6Network,
+    pods: Network,
+    has_external: Callable[[tuple[str, str, int]], bool] = lambda _: True,
 ) -> Fragment:
     """Return the rules of a Service in one family, empty if it has no address there.
 
-    `pods` is the network of this node's pods, which need no masquerading.
+    `pods` is the network of this node's pods, which need no masquerading; `has_external` says
+    whether the Service has a protocol and port of an address that is no cluster IP.
     """
     if service is None or not _is_proxied(service):
         return EMPTY
     slices = tuple(slices)
-    builder = _Builder(service, family, pods)
+    builder = _Builder(service, family, pods, has_external)
     for port in service.spec.ports:
         builder.add(port, choose(service, port, slices, family.name, place))
     return builder.fragment()
@@ -76,10 +78,14 @@ def _is_proxied(service: Service) -> bool:
 class _Builder:
     """Collects a fragment, port by port."""
 
-    def __init__(self, service: Service, family: Family, pods: Any) -> None:
+    def __init__(
+        self, service: Service, family: Family, pods: Network,
+        has_external: Callable[[tuple[str, str, int]], bool],
+    ) -> None:  # fmt: skip
         self._service = service
         self._family = family
         self._pods = pods
+        self._has_external = has_external
         self._chains: dict[str, tuple[str, ...]] = {}
         self._collections: dict[str, Collection] = {}
         self._elements: dict[str, dict[str, str]] = {}
@@ -95,7 +101,8 @@ class _Builder:
         unserved = "drop" if choice.is_local_only and choice.has_any else REFUSE
         for address in self._cluster_ips:
             self._add_address(frame.CLUSTER_IPS, address, port, choice.internal, REFUSE)
-        for address in (*self._external_ips, *self._balancer_ips):
+        balancers = self._claimed(self._balancer_ips, protocol, port)
+        for address in (*self._claimed(self._external_ips, protocol, port), *balancers):
             self._add_address(frame.EXTERNAL_IPS, address, port, choice.external, unserved)
         if port.node_port:
             self._add_node_port(port, choice.external, unserved)
@@ -103,7 +110,12 @@ class _Builder:
             if self._is_pod(target):
                 pair = f"{target.address} . {target.address}"
                 self._put(frame.HAIRPINS, pair, "")
-        self._add_source_ranges(self._name(port), protocol, port.port)
+        self._add_source_ranges(self._name(port), protocol, port.port, balancers)
+
+    def _claimed(
+        self, addresses: Iterable[str], protocol: str, port: ServicePort
+    ) -> tuple[str, ...]:
+        return tuple(one for one in addresses if self._has_external((one, protocol, port.port)))
 
     def fragment(self) -> Fragment:
         return Fragment(self._chains, self._collections, self._elements)
@@ -204,14 +216,16 @@ class _Builder:
         address = f"[{target.address}]" if self._family.name == "ip6" else target.address
         return f"{address}:{target.port}"
 
-    def _add_source_ranges(self, name: str, protocol: str, port: int) -> None:
+    def _add_source_ranges(
+        self, name: str, protocol: str, port: int, addresses: Iterable[str]
+    ) -> None:
         ranges = self._networks(self._service.spec.load_balancer_source_ranges)
-        if not self._service.spec.load_balancer_source_ranges or not self._balancer_ips:
+        if not self._service.spec.load_balancer_source_ranges or not addresses:
             return
         chain = f"from-{name}"
         allowed = f"{self._family.name} saddr {{ {', '.join(ranges)} }} return"
         self._chains[chain] = (*([allowed] if ranges else []), "counter drop")
-        for address in self._balancer_ips:
+        for address in addresses:
             key = f"{address} . {protocol} . {port}"
             self._elements.setdefault(frame.SOURCE_RANGES, {})[key] = f"goto {chain}"
 
