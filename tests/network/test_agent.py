@@ -13,7 +13,7 @@ import pytest
 from moorage.network.agent import NetworkAgent, NetworkRefusedError
 from moorage.network.frame import IPV4
 from moorage.network.objects import ENDPOINT_SLICES, NETWORK_POLICIES, PODS
-from moorage.network.services.stale_flows import Flow
+from moorage.network.services.stale_flows import Flow, PodFlows, flows_of
 from moorage.wire.client.resources import NAMESPACES, SERVICES
 from tests.controllers.memory import World
 from tests.network.kernel import FakeKernel
@@ -39,7 +39,8 @@ class Running:
         self.world = World()
         self.kernel = FakeKernel()
         self.links = {"10.244.0.3": "veth3", "10.244.0.4": "veth4"}
-        self.deleted: list[Flow] = []
+        self.deleted: list[Flow | PodFlows] = []
+        self.with_flows: list[str] = []
         self.agent = NetworkAgent(
             self.world.client,
             self.kernel,
@@ -48,12 +49,16 @@ class Running:
             networks={IPV4: (POD_NETWORK, SERVICE_NETWORK)},
             clock=self.world.clock,
             delete_flows=self.delete_flows,
+            addresses_with_flows=self.addresses_with_flows,
             is_hosts=lambda _: False,
             links=lambda: self.links,
         )
 
-    async def delete_flows(self, flows: Iterable[Flow]) -> None:
+    async def delete_flows(self, flows: Iterable[Flow | PodFlows]) -> None:
         self.deleted += flows
+
+    async def addresses_with_flows(self) -> Iterable[str]:
+        return self.with_flows
 
     async def scripts(self) -> str:
         """Return what was run since the last call, once all is done that can be."""
@@ -236,3 +241,27 @@ async def test_a_service_takes_no_address_of_another() -> None:
         assert "198.51.100.1 . 80 . 1 : 10.244.0.4 . 8080" in script
         one.world.client.drop(SERVICES, "victim")
         assert "198.51.100.1 . tcp . 80 : goto pick-tcp-3" in await one.scripts()
+
+
+async def test_a_pod_inherits_no_connection_of_its_address() -> None:
+    async with running() as one:
+        await one.agent.admit("old", "default", {}, ["10.244.0.3"])
+        await one.scripts()
+        assert one.deleted == []
+        one.agent.release("old")
+        await one.scripts()
+        assert one.deleted == [*flows_of("10.244.0.3")]
+        await one.agent.admit("next", "default", {}, ["10.244.0.3"])
+        assert len(one.deleted) == 2
+        # The engine gave the address again before the API said that the pod is gone.
+        await one.agent.admit("last", "default", {}, ["10.244.0.3"])
+        assert len(one.deleted) == 4
+
+
+async def test_a_pod_inherits_no_connection_from_before_the_agent() -> None:
+    one = Running()
+    one.with_flows = ["10.244.0.1", "10.244.0.3", "10.244.0.4", "192.0.2.9"]
+    one.world.client.put(PODS, a_pod("a", "10.244.0.4"))
+    async with one.world.running(one.agent.run()):
+        await one.scripts()
+        assert one.deleted == [*flows_of("10.244.0.3")]

@@ -17,7 +17,7 @@ import pytest
 from moorage.network.frame import IPV4, POD_LINKS, frame, tables_removal
 from moorage.network.policies.state import PolicyState
 from moorage.network.services.rules import service_fragment
-from moorage.network.services.stale_flows import stale_flows
+from moorage.network.services.stale_flows import flows_of, stale_flows
 from moorage.network.tables import Fragment, Table
 from tests.network.kernel import Namespace, namespace, skip_without_nftables
 from tests.network.objects import HERE, PODS, SERVICES, a_pod, a_policy, a_service, a_slice
@@ -233,6 +233,20 @@ def test_a_client_of_udp_leaves_an_endpoint_that_is_gone(net: Net) -> None:
     for flow in stale_flows(first, second):
         net.places["node"].run("conntrack", *flow.arguments)
     assert net.ask("c", SERVICE, **asked) == [f"b {C}"]
+
+
+def test_a_pod_inherits_no_connection_of_its_address(net: Net) -> None:
+    if shutil.which("conntrack") is None:
+        pytest.skip("conntrack is not installed")
+    asked: Any = {"port": 8080, "udp": True, "source": 4001}
+    assert net.ask("c", A, **asked) == [f"a {C}"]
+    # The next pod with this address lets no one in.
+    net.policies.set_policy("default", "deny", a_policy("deny", ingress=[]))
+    net.change(net.settle())
+    assert net.ask("c", A, **asked) == [f"a {C}"]
+    for flow in flows_of(A):
+        net.places["node"].run("conntrack", *flow.arguments)
+    assert net.ask("c", A, **asked) == PROHIBITED
 
 
 def test_an_address_without_rules_reaches_nothing(net: Net) -> None:

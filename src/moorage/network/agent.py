@@ -51,7 +51,14 @@ from moorage.network.services.endpoints import local_endpoints
 from moorage.network.services.external import ExternalAddresses, Place, is_hosts
 from moorage.network.services.health_checks import HealthChecks, health_port
 from moorage.network.services.rules import service_fragment
-from moorage.network.services.stale_flows import Flow, delete_flows, stale_flows
+from moorage.network.services.stale_flows import (
+    Flow,
+    PodFlows,
+    addresses_with_flows,
+    delete_flows,
+    flows_of,
+    stale_flows,
+)
 from moorage.network.tables import Fragment, Table
 from moorage.wire.client.informer import Informer, object_key
 from moorage.wire.client.resources import NAMESPACES, NODES, SERVICES, Resource
@@ -62,6 +69,7 @@ _TERMINAL: Final = ("Succeeded", "Failed")
 _BATCH_S: Final = 0.005
 """Pause between two transactions, in which changes gather."""
 _REPAIR_S: Final = 10.0
+_FIRST_POD: Final = 3
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
@@ -103,7 +111,8 @@ class NetworkAgent:
         listeners: Iterable[tuple[str, int]] = (),
         clock: Clock | None = None,
         links: Callable[[], Mapping[str, str]] = pod_links,
-        delete_flows: Callable[[Iterable[Flow]], Awaitable[None]] = delete_flows,
+        delete_flows: Callable[[Iterable[Flow | PodFlows]], Awaitable[None]] = delete_flows,
+        addresses_with_flows: Callable[[], Awaitable[Iterable[str]]] = addresses_with_flows,
         is_hosts: Callable[[Place], bool] = is_hosts,
     ) -> None:
         """`networks` has the networks of pods and of services for each family.
@@ -149,8 +158,12 @@ class NetworkAgent:
         self._dirty_services: dict[str, None] = {}
         self._health_checks = HealthChecks(self._count_local)
         self._health_ports: dict[str, int] = {}
-        self._stale: asyncio.Queue[Flow] = asyncio.Queue()
+        self._stale: dict[Flow, None] = {}
+        self._used_addresses: set[str] = set()
+        self._is_stale = asyncio.Event()
+        self._cutting = asyncio.Lock()
         self._delete_flows = delete_flows
+        self._addresses_with_flows = addresses_with_flows
         self._changed = asyncio.Event()
         self._is_written = asyncio.Event()
         self._turn = asyncio.Lock()
@@ -200,6 +213,7 @@ class NetworkAgent:
                 tasks.create_task(informer.run())
             for informer in informers:
                 await informer.wait_synced()
+            await self._note_used_addresses()
             async with self._turn:
                 self._follow_links()
                 await self._filter.write(self._changes())
@@ -241,12 +255,14 @@ class NetworkAgent:
         for other in [one for one in self._admitted.values() if one.key != uid]:
             # Its sandbox is gone, or the engine would not have given its address again.
             if not set(other.addresses).isdisjoint(pod.addresses):
-                del self._admitted[other.key]
+                self._forget(other.key)
         self._admitted[uid] = pod
         self._policies.set_pod(uid, pod)
         try:
             await self._apply()
             problem = self._filter.refusal(f"pod/{uid}")
+            for address in pod.addresses:
+                await self._cut_address(address)
         except NftablesError as error:
             problem = str(error)
         if problem:
@@ -257,13 +273,14 @@ class NetworkAgent:
 
     def release(self, uid: str) -> None:
         """Forget a pod whose sandbox is gone: its address has no rules from now on."""
-        if self._admitted.pop(uid, None) is not None:
-            self._policies.set_pod(uid, None)
-            self._changed.set()
+        if uid in self._admitted:
+            self._forget(uid)
 
     async def _apply(self) -> None:
         async with self._turn:
             await self._filter.apply(self._changes())
+        if self._stale or self._used_addresses:
+            self._is_stale.set()
 
     async def _repair(self) -> None:
         while True:
@@ -308,8 +325,7 @@ class NetworkAgent:
                     service, slices, family, self._place, pods, partial(self._external.has, key)
                 )
                 before = self._filter.fragment(family, f"service/{key}")
-                for flow in stale_flows(before, fragment):
-                    self._stale.put_nowait(flow)
+                self._stale.update(dict.fromkeys(stale_flows(before, fragment)))
                 changes.append((family, f"service/{key}", fragment))
         return changes
 
@@ -323,11 +339,40 @@ class NetworkAgent:
 
     async def _cut_stale_flows(self) -> None:
         while True:
-            flow = await self._stale.get()
-            # Not before the rules that would translate the next datagram to the old endpoint.
+            await self._is_stale.wait()
+            self._is_stale.clear()
+            # Not before the rules that would let the next packet make them again.
             async with self._turn:
-                pass
-            await self._delete_flows([flow])
+                stale, self._stale = self._stale, {}
+                used = self._used_addresses.copy()
+            await self._delete_flows(stale)
+            for address in used:
+                await self._cut_address(address)
+
+    async def _cut_address(self, address: str) -> None:
+        """Cut what is left of an address's earlier pods."""
+        async with self._cutting:
+            if address in self._used_addresses:
+                self._used_addresses.discard(address)
+                await self._delete_flows(flows_of(address))
+
+    async def _note_used_addresses(self) -> None:
+        """Note the addresses of pods that ended while no agent was there."""
+        running = {
+            one.ip
+            for pod in self._pods
+            if pod.status.phase not in _TERMINAL
+            for one in pod.status.pod_ips
+        }
+        for text in await self._addresses_with_flows():
+            address = ipaddress.ip_address(text)
+            # The first ones of a network are the host's: gateway and DNS.
+            is_pods = any(
+                address in pods and int(address) - int(pods.network_address) >= _FIRST_POD
+                for pods in self._pods_of.values()
+            )
+            if is_pods and text not in running:
+                self._used_addresses.add(text)
 
     def _service_changed(self, before: Service | None, after: Service | None) -> None:
         self._touch_service(object_key((after or before).metadata))  # type: ignore[union-attr]
@@ -389,7 +434,9 @@ class NetworkAgent:
         )
 
     def _forget(self, uid: str) -> None:
-        self._admitted.pop(uid, None)
+        pod = self._admitted.pop(uid, None)
+        if pod is not None:
+            self._used_addresses.update(pod.addresses)
         self._policies.set_pod(uid, None)
         self._changed.set()
 
