@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 import pytest
@@ -23,6 +23,7 @@ class FakeKernel:
         self.scripts: list[str] = []
         self.refuses: list[str] = []
         self.refuses_scripts_with = ""
+        self.numbers: tuple[int, ...] = (1, 2)
 
     def run(self, script: str) -> str:
         self.scripts.append(script)
@@ -31,6 +32,10 @@ class FakeKernel:
         if self.refuses_scripts_with and self.refuses_scripts_with in script:
             raise NftablesError("no space")
         return ""
+
+    def rules(self, family: str, table: str, chains: Iterable[str]) -> tuple[int, ...]:
+        del family, table, chains
+        return self.numbers
 
 
 class Namespace:

@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from moorage.api.clock import Clock, SystemClock
+from moorage.api.clock import Clock, SystemClock, sleep_unless_set
 from moorage.api.logs import Log
 from moorage.api.names import Namespace
 from moorage.api.nodes import Node
@@ -166,6 +166,7 @@ class NetworkAgent:
         self._addresses_with_flows = addresses_with_flows
         self._changed = asyncio.Event()
         self._is_written = asyncio.Event()
+        self._is_touched = asyncio.Event()
         self._turn = asyncio.Lock()
         self._services: Informer[Service] = self._informer(client, SERVICES)
         self._slices: Informer[EndpointSlice] = self._informer(
@@ -282,13 +283,18 @@ class NetworkAgent:
         if self._stale or self._used_addresses:
             self._is_stale.set()
 
+    def rules_touched(self) -> None:
+        """Look at once whether another program removed rules, which is else done now and then."""
+        self._is_touched.set()
+
     async def _repair(self) -> None:
         while True:
-            await self._clock.sleep(_REPAIR_S)
+            await sleep_unless_set(self._clock, _REPAIR_S, self._is_touched)
+            self._is_touched.clear()
             self._follow_links()
             self._changed.set()
             if await self._filter.repair():
-                log.warning("another program removed the cluster's packet filter; written again")
+                log.warning("another program changed the cluster's packet filter; written again")
 
     def _follow_links(self) -> Mapping[str, str]:
         """Have what comes by the links of pods held to their addresses; return the links.

@@ -27,9 +27,13 @@ log = Log(__name__)
 
 
 class Kernel(Protocol):
-    """Runs scripts of nft(8), as `linux.nftables.Nftables`. Blocks; raises NftablesError."""
+    """The kernel's packet filter, as `linux.nftables.Nftables`. Blocks; raises NftablesError."""
 
-    def run(self, script: str) -> str: ...
+    def run(self, script: str) -> str:
+        """Run a script of nft(8)."""
+
+    def rules(self, family: str, table: str, chains: Iterable[str]) -> tuple[int, ...]:
+        """Return the numbers of the rules in chains, none for what is missing."""
 
 
 def check_kernel(kernel: Kernel, tables: Iterable[Table]) -> None:
@@ -46,6 +50,7 @@ class PacketFilter:
         self._tables = dict(tables)
         self._lock = asyncio.Lock()
         self._is_written = False
+        self._written_rules: list[tuple[int, ...]] = []
         self._refused: dict[tuple[Family, str], str] = {}
 
     @property
@@ -85,18 +90,18 @@ class PacketFilter:
                     await self._write()
 
     async def repair(self) -> bool:
-        """Write the tables again if one is missing. Return whether one was."""
+        """Write the tables again if another program changed them. Return whether one did."""
         async with self._lock:
-            try:
-                await self._run(
-                    "".join(
-                        f"list chain {t.family} {t.name} forward\n" for t in self._tables.values()
-                    )
-                )
-            except NftablesError:
-                await self._write()
-                return True
-            return False
+            if not self._is_written or self._rules() == self._written_rules:
+                return False
+            await self._write()
+            return True
+
+    def _rules(self) -> list[tuple[int, ...]]:
+        return [
+            self._kernel.rules(table.family, table.name, table.base_chains)
+            for table in self._tables.values()
+        ]
 
     def _note(self, changes: Iterable[Change]) -> str:
         lines = []
@@ -114,6 +119,7 @@ class PacketFilter:
                 raise
             log.warning("packet filter written without what it refused", reason=error)
             await self._run(self._script())
+        self._written_rules = self._rules()
         self._is_written = True
 
     def _script(self) -> str:

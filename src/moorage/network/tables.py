@@ -16,6 +16,7 @@ from typing import Final, Generic, TypeVar
 T = TypeVar("T")
 
 _USED: Final = re.compile(r"@([\w-]+)")
+_CHAIN: Final = re.compile(r"chain ([\w-]+) \{")
 _CHUNK: Final = 500
 """Elements in one command: libnftables' memory grows with the longest."""
 
@@ -102,6 +103,11 @@ class Table:
     def owners(self) -> frozenset[str]:
         """The keys of the fragments."""
         return frozenset(self._fragments)
+
+    @property
+    def base_chains(self) -> tuple[str, ...]:
+        """The chains of the frame, of which no change touches the rules."""
+        return tuple(_CHAIN.findall(self._frame))
 
     def fragment(self, key: str) -> Fragment:
         """Return the fragment of a key, an empty one if it has none."""
