@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import ipaddress
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -44,6 +44,15 @@ class PodRules:
     peers: set[Peers] = field(default_factory=set)
 
 
+@dataclass(frozen=True, slots=True)
+class Verdicts:
+    """What policies say of pods that have the same named ports: a verdict for each direction."""
+
+    by_direction: Mapping[str, str]
+    chains: Mapping[str, tuple[str, ...]]
+    peers: frozenset[Peers]
+
+
 def selecting(policies: Iterable[NetworkPolicy], pod: NetworkPod) -> list[NetworkPolicy]:
     """Return the policies of a pod's namespace that select it."""
     return [
@@ -56,28 +65,42 @@ def selecting(policies: Iterable[NetworkPolicy], pod: NetworkPod) -> list[Networ
 
 def pod_rules(pod: NetworkPod, policies: Sequence[NetworkPolicy], family: Family) -> PodRules:
     """Return the rules of a pod in one family, given the policies that select it."""
+    return rules_under(pod, verdicts_of(pod.ports, policies, family), family)
+
+
+def rules_under(pod: NetworkPod, verdicts: Verdicts, family: Family) -> PodRules:
+    """Return the rules of a pod in one family under verdicts that pods share."""
     addresses = pod.addresses_of(family)
     if not addresses:
         return PodRules(Fragment())
-    rules = PodRules(Fragment())
+    elements = {
+        direction: dict.fromkeys(addresses, verdict)
+        for direction, verdict in verdicts.by_direction.items()
+    }
+    return PodRules(Fragment(verdicts.chains, {}, elements), set(verdicts.peers))
+
+
+def verdicts_of(
+    ports: Sequence[tuple[str, str, int]], policies: Sequence[NetworkPolicy], family: Family
+) -> Verdicts:
+    """Return what policies say of the pods that they select and that have these named ports."""
     chains: dict[str, tuple[str, ...]] = {}
-    elements: dict[str, dict[str, str]] = {}
+    by_direction: dict[str, str] = {}
+    peers: set[Peers] = set()
     for direction, verdicts in ((INGRESS, frame.INGRESS), (EGRESS, frame.EGRESS)):
         applying = [policy for policy in policies if direction in policy.spec.policy_types]
-        verdict = _ALLOW
+        by_direction[verdicts] = _ALLOW
         if applying:
-            lines = tuple(_lines(pod, applying, direction, family, rules.peers))
+            lines = tuple(_lines(ports, applying, direction, family, peers))
             digest = hashlib.sha256("\n".join(lines).encode()).hexdigest()[:_HASH_DIGITS]
             name = f"{verdicts}-{digest}"
             chains[name] = (*lines, f"counter reject with {family.prohibited}")
-            verdict = f"goto {name}"
-        elements[verdicts] = dict.fromkeys(addresses, verdict)
-    rules.fragment = Fragment(chains, {}, elements)
-    return rules
+            by_direction[verdicts] = f"goto {name}"
+    return Verdicts(by_direction, chains, frozenset(peers))
 
 
 def _lines(
-    pod: NetworkPod,
+    own_ports: Sequence[tuple[str, str, int]],
     policies: Iterable[NetworkPolicy],
     direction: str,
     family: Family,
@@ -90,13 +113,13 @@ def _lines(
         namespace = policy.metadata.namespace
         allowed = policy.spec.ingress if direction == INGRESS else policy.spec.egress
         for rule in allowed:
-            for match in _matches(pod, rule, namespace, family, used):
+            for match in _matches(own_ports, rule, namespace, family, used):
                 lines[f"{match} {_ALLOW}".lstrip()] = None
     return iter(lines)
 
 
 def _matches(
-    pod: NetworkPod,
+    own_ports: Sequence[tuple[str, str, int]],
     rule: IngressRule | EgressRule,
     namespace: str,
     family: Family,
@@ -104,7 +127,7 @@ def _matches(
 ) -> Iterator[str]:
     is_egress = isinstance(rule, EgressRule)
     end = f"{family.name} {'daddr' if is_egress else 'saddr'}"
-    plain, named = _split(rule.ports, pod, is_egress=is_egress)
+    plain, named = _split(rule.ports, own_ports, is_egress=is_egress)
     # Ports and blocks are merged to few rules: a policy may have ten thousand of each.
     if plain or not rule.ports:
         for where in _places(rule.peers, end, namespace, family, used):
@@ -170,7 +193,7 @@ def _block(network: Network, exceptions: Iterable[str], end: str) -> Iterator[st
 
 
 def _split(
-    ports: Iterable[PolicyPort], pod: NetworkPod, *, is_egress: bool
+    ports: Iterable[PolicyPort], own_ports: Sequence[tuple[str, str, int]], *, is_egress: bool
 ) -> tuple[list[str], list[NamedPorts]]:
     """Return matches of ports that have a number, and the named ports of other pods.
 
@@ -191,7 +214,7 @@ def _split(
             named.setdefault(protocol, set()).add(port.port)
         else:
             own = [
-                number for kind, name, number in pod.ports if (kind, name) == (protocol, port.port)
+                number for kind, name, number in own_ports if (kind, name) == (protocol, port.port)
             ]
             ranges.setdefault(protocol, []).extend((number, number) for number in own)
     matches = [f"meta l4proto {protocol.lower()}" for protocol in sorted(whole)]

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
+from moorage.api.labels import Selector, from_object
 from moorage.network.frame import Family
 from moorage.network.objects import NetworkPolicy
 from moorage.network.packet_filter import Change
 from moorage.network.policies.peers import Labels, NetworkPod, Peers
-from moorage.network.policies.rules import pod_rules, selecting
+from moorage.network.policies.rules import Verdicts, rules_under, verdicts_of
 from moorage.network.tables import EMPTY, Fragment
 
 
@@ -22,7 +23,7 @@ class PolicyState:
 
     def __init__(self, families: Iterable[Family]) -> None:
         self._families = tuple(families)
-        self._policies: dict[str, dict[str, NetworkPolicy]] = {}
+        self._policies: dict[str, dict[str, tuple[Selector, NetworkPolicy]]] = {}
         self._namespaces: dict[str, Labels] = {}
         self._pods: dict[str, NetworkPod] = {}
         self._at: dict[str, str] = {}
@@ -35,14 +36,15 @@ class PolicyState:
     def set_policy(self, namespace: str, name: str, policy: NetworkPolicy | None) -> None:
         """Note a policy, None if it is deleted."""
         policies = self._policies.setdefault(namespace, {})
-        if policy is None:
-            policies.pop(name, None)
-        else:
-            policies[name] = policy
+        changed = [policies.pop(name, None)]
+        if policy is not None:
+            policies[name] = from_object(policy.spec.pod_selector), policy
+            changed.append(policies[name])
         if not policies:
             del self._policies[namespace]
+        selectors = [one[0] for one in changed if one is not None]
         for key, pod in self._pods.items():
-            if pod.namespace == namespace:
+            if pod.namespace == namespace and any(one.matches(pod.labels) for one in selectors):
                 self._dirty_pods[key] = None
 
     def set_namespace(self, name: str, labels: Labels | None) -> None:
@@ -86,7 +88,11 @@ class PolicyState:
 
     def policies_of(self, pod: NetworkPod) -> list[NetworkPolicy]:
         """Return the policies that select a pod."""
-        return selecting(self._policies.get(pod.namespace, {}).values(), pod)
+        return [
+            policy
+            for selector, policy in self._policies.get(pod.namespace, {}).values()
+            if selector.matches(pod.labels)
+        ]
 
     def changes(self) -> list[Change]:
         """Return the fragments that are not as they were last returned, in the order to apply."""
@@ -106,14 +112,20 @@ class PolicyState:
 
     def _pod_changes(self) -> Iterator[Change]:
         dirty, self._dirty_pods = self._dirty_pods, {}
+        # Under ten thousand policies, what they say is worked out once for all of their pods.
+        shared: dict[tuple[object, ...], Verdicts] = {}
         for key in dirty:
             pod = self._pods.get(key)
             fragments: dict[Family, Fragment] = dict.fromkeys(self._families, EMPTY)
             used: set[Peers] = set()
             if pod is not None:
                 policies = self.policies_of(pod)
+                names = tuple(policy.metadata.name for policy in policies)
                 for family in self._families:
-                    rules = pod_rules(pod, policies, family)
+                    under = (family, pod.namespace, names, pod.ports)
+                    if under not in shared:
+                        shared[under] = verdicts_of(pod.ports, policies, family)
+                    rules = rules_under(pod, shared[under], family)
                     fragments[family] = rules.fragment
                     used |= rules.peers
             self._use(key, frozenset(used))
