@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from typing import Any
 
+import msgspec
 import pytest
 
 from moorage.network.agent import NetworkAgent, NetworkRefusedError
@@ -14,6 +15,7 @@ from moorage.network.frame import IPV4
 from moorage.network.objects import ENDPOINT_SLICES, NETWORK_POLICIES, PODS
 from moorage.network.services.stale_flows import Flow, PodFlows, flows_of
 from moorage.wire.client.resources import NAMESPACES, SERVICES
+from moorage.wire.client.rest import UnreachableError
 from tests.controllers.memory import World
 from tests.network.kernel import FakeKernel
 from tests.network.objects import PODS as POD_NETWORK
@@ -268,3 +270,28 @@ async def test_a_pod_inherits_no_connection_from_before_the_agent() -> None:
     async with one.world.running(one.agent.run()):
         await one.scripts()
         assert one.deleted == [*flows_of("10.244.0.3")]
+
+
+async def test_a_policy_written_before_a_pod_starts_is_in_force_when_it_does() -> None:
+    """The pod's own watch may be ahead of that of policies."""
+    async with running() as one:
+        await one.scripts()
+        policy = msgspec.to_builtins(a_policy(**DENY))
+        policy["metadata"]["resourceVersion"] = "7"
+        one.world.client.put_unseen(NETWORK_POLICIES, policy)
+        admission = asyncio.ensure_future(
+            one.agent.admit("u1", "default", {"app": "a"}, ["10.244.0.3"])
+        )
+        assert await one.scripts() == ""
+        one.world.client.send(NETWORK_POLICIES, "ADDED", policy)
+        await one.world.settled(1)
+        await admission
+        assert "ingress { 10.244.0.3 : goto ingress-" in await one.scripts()
+
+
+async def test_without_its_policies_a_pod_is_not_admitted() -> None:
+    async with running() as one:
+        await one.scripts()
+        one.world.client.failures.append(("list", "networkpolicies", UnreachableError("away")))
+        with pytest.raises(NetworkRefusedError, match="cannot be read: away"):
+            await one.agent.admit("u1", "default", {"app": "a"}, ["10.244.0.3"])

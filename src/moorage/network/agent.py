@@ -18,7 +18,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from moorage.api.clock import Clock, SystemClock, sleep_unless_set
+from moorage.api.errors import StatusError
 from moorage.api.logs import Log
+from moorage.api.meta import ObjectMeta
 from moorage.api.names import Namespace
 from moorage.api.nodes import Node
 from moorage.api.services import Service
@@ -61,8 +63,14 @@ from moorage.network.services.stale_flows import (
 )
 from moorage.network.tables import Fragment, Table
 from moorage.wire.client.informer import Informer, object_key
-from moorage.wire.client.resources import NAMESPACES, NODES, SERVICES, Resource
-from moorage.wire.client.rest import Client
+from moorage.wire.client.resources import (
+    NAMESPACES,
+    NODES,
+    SERVICES,
+    PartialObject,
+    Resource,
+)
+from moorage.wire.client.rest import Client, UnreachableError
 
 ZONE_LABEL: Final = "topology.kubernetes.io/zone"
 _TERMINAL: Final = ("Succeeded", "Failed")
@@ -70,6 +78,10 @@ _BATCH_S: Final = 0.005
 """Pause between two transactions, in which changes gather."""
 _REPAIR_S: Final = 10.0
 _FIRST_POD: Final = 3
+_POLICIES_WAIT_S, _POLICIES_AGAIN_S = 10.0, 0.02
+_POLICY_VERSIONS: Final = Resource(
+    "networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy", PartialObject
+)
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
@@ -122,6 +134,7 @@ class NetworkAgent:
         program of the host has a port of an address.
         """
         self._clock = clock or SystemClock()
+        self._client = client
         self._kernel = kernel
         self._node = node
         self._place = NodePlace(node)
@@ -246,6 +259,7 @@ class NetworkAgent:
         if self._admitted.get(uid) == pod:
             return
         await self._is_written.wait()
+        await self._know_policies(namespace)
         routed = self._follow_links()
         for address in pod.addresses_of(IPV4):
             if address not in routed:
@@ -271,6 +285,31 @@ class NetworkAgent:
             raise NetworkRefusedError(
                 f"the packet filter refuses the pod's rules, so it would be cut off: {problem}"
             )
+
+    async def _know_policies(self, namespace: str) -> None:
+        """Wait until the policies written before now are known. Raises NetworkRefusedError.
+
+        The pod came by a watch of its own, which may be ahead of that of policies.
+        """
+        deadline_s = self._clock.monotonic() + _POLICIES_WAIT_S
+        while True:
+            try:
+                listed = await self._client.list(_POLICY_VERSIONS, namespace)
+            except (StatusError, UnreachableError) as error:
+                raise NetworkRefusedError(
+                    f"the pod's network policies cannot be read: {error}"
+                ) from error
+            if all(self._is_known(one.metadata) for one in listed.items):
+                return
+            if self._clock.monotonic() >= deadline_s:
+                raise NetworkRefusedError("the pod's network policies have not all arrived yet")
+            await self._clock.sleep(_POLICIES_AGAIN_S)
+
+    def _is_known(self, written: ObjectMeta) -> bool:
+        known = self._network_policies.get(written.name, written.namespace)
+        return known is not None and (
+            int(known.metadata.resource_version) >= int(written.resource_version)
+        )
 
     def release(self, uid: str) -> None:
         """Forget a pod whose sandbox is gone: its address has no rules from now on."""
