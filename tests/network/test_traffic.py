@@ -320,6 +320,22 @@ def test_the_dns_answers_pods_and_the_host_alone(net: Net) -> None:
     assert net.ask("outside", DNS, 8080, udp=True) == TIMEOUT
 
 
+def test_a_host_port_takes_nothing_from_the_dns(net: Net) -> None:
+    """As the CNI plugin portmap has it, for any address of the host."""
+    chains = (
+        f"chain {hook} {{ type nat hook {hook} priority -100; fib daddr type local "
+        f"udp dport {{ 53, 54 }} dnat to {A}:8080; }}"
+        for hook in ("prerouting", "output")
+    )
+    net.change(f"table ip other {{ {'; '.join(chains)}; }}\n")
+    try:
+        assert net.ask("c", DNS, 54, udp=True) == [f"a {C}"]
+        assert net.ask("c", DNS, 53, udp=True) == REFUSED
+        assert net.ask("node", DNS, 53, udp=True) == REFUSED
+    finally:
+        net.change("delete table ip other\n")
+
+
 def test_a_pod_sends_no_broadcast_without_an_address(net: Net) -> None:
     # 0.0.0.0 to 255.255.255.255, as a client of DHCP: the kernel sends it by a packet socket alone.
     send = (

@@ -6,7 +6,8 @@
     prerouting (filter)          source ranges of load balancers; addresses that are not the pod's
 
 Rules of the filter chains see addresses after translation. A packet that is in an established
-connection is looked at once. Priorities are those of kube-proxy's nftables mode.
+connection is looked at once. Priorities are those of kube-proxy's nftables mode, but translation
+comes just before that of other programs: a host port of a pod has no part of a Service.
 """
 
 from __future__ import annotations
@@ -117,6 +118,8 @@ def frame(
     refuse = "jump refuse"
     ports = ", ".join(f"{address} . {port}" for address, port in sorted(set(listeners)))
     own = f"{ip} daddr . tcp dport {{ {ports} }} return" if ports else ""
+    # To itself, which keeps it from the host ports of pods: their translation comes later.
+    kept = f"{ip} daddr {dns} meta l4proto {{ tcp, udp }} th dport 53 dnat to {dns}"
     asked = f"{ip} daddr {dns} {ip} saddr != {pods} fib saddr type != local counter drop"
     return f"""
  map {CLUSTER_IPS} {{ type {address} : verdict; }}
@@ -143,6 +146,7 @@ def frame(
  chain services {{
   {destination} vmap @{CLUSTER_IPS}
   {own}
+  {kept if dns else ""}
   {destination} vmap @{EXTERNAL_IPS}
   {ip} daddr != {family.loopback} {local_port} vmap @{NODE_PORTS}
  }}
@@ -165,11 +169,11 @@ def frame(
   iifname @{POD_LINKS} {ip} saddr != {pods} counter drop
  }}
  chain nat-prerouting {{
-  type nat hook prerouting priority -100; policy accept;
+  type nat hook prerouting priority -101; policy accept;
   jump services
  }}
  chain nat-output {{
-  type nat hook output priority -100; policy accept;
+  type nat hook output priority -101; policy accept;
   jump services
  }}
  chain nat-postrouting {{
