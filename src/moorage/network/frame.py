@@ -167,6 +167,7 @@ def frame(
   iifname @{POD_LINKS} {ip} daddr {family.loopback} counter drop
   iifname @{POD_LINKS} fib saddr . iif oif missing counter drop
   iifname @{POD_LINKS} {ip} saddr != {pods} counter drop
+  {ip} saddr {pods} fib saddr . iif oif missing counter drop
  }}
  chain nat-prerouting {{
   type nat hook prerouting priority -101; policy accept;
