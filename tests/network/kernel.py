@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 import pytest
@@ -14,17 +14,28 @@ from moorage.linux.nftables import Nftables, NftablesError, NftablesMissingError
 
 
 class FakeKernel:
-    """Keeps the scripts that it is given; `refuses` are the next ones that fail."""
+    """Keeps the scripts that it is given; `refuses` are reasons why the next ones fail.
+
+    It always refuses scripts with `refuses_scripts_with`.
+    """
 
     def __init__(self) -> None:
         self.scripts: list[str] = []
         self.refuses: list[str] = []
+        self.refuses_scripts_with = ""
+        self.numbers: tuple[int, ...] = (1, 2)
 
     def run(self, script: str) -> str:
         self.scripts.append(script)
         if self.refuses:
             raise NftablesError(self.refuses.pop(0))
+        if self.refuses_scripts_with and self.refuses_scripts_with in script:
+            raise NftablesError("no space")
         return ""
+
+    def rules(self, family: str, table: str, chains: Iterable[str]) -> tuple[int, ...]:
+        del family, table, chains
+        return self.numbers
 
 
 class Namespace:

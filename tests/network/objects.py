@@ -26,7 +26,12 @@ def a_service(name: str = "web", ip: str = "10.96.0.7", **spec: Any) -> Service:
         **spec,
     }
     status = body.pop("status", {})
-    metadata = {"name": name, "namespace": "default", "labels": body.pop("labels", {})}
+    metadata = {
+        "name": name,
+        "namespace": "default",
+        "labels": body.pop("labels", {}),
+        "creationTimestamp": body.pop("created", None),
+    }
     return msgspec.convert({"metadata": metadata, "spec": body, "status": status}, Service)
 
 

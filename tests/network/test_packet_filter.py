@@ -13,6 +13,10 @@ from tests.network.kernel import FakeKernel
 ONE = Fragment(elements={"s": {"10.0.0.1": ""}})
 
 
+def element(number: int) -> Fragment:
+    return Fragment(elements={"s": {f"10.0.0.{number}": ""}})
+
+
 def packet_filter() -> tuple[PacketFilter, FakeKernel]:
     kernel = FakeKernel()
     return PacketFilter(kernel, {IPV4: Table("ip", "t", "set s { type ipv4_addr; }")}), kernel
@@ -38,6 +42,22 @@ async def test_a_refused_change_has_the_table_written_again() -> None:
     assert "add element ip t s { 10.0.0.1 }" in kernel.scripts[2]
 
 
+async def test_what_the_kernel_refuses_is_left_out_alone() -> None:
+    rules, kernel = packet_filter()
+    await rules.write([(IPV4, str(number), element(number)) for number in range(20)])
+    kernel.refuses_scripts_with = "10.0.0.77"
+    await rules.apply([(IPV4, "bad", element(77)), (IPV4, "good", element(78))])
+    assert "10.0.0.78" in kernel.scripts[-1]
+    assert "10.0.0.77" not in kernel.scripts[-1]
+    assert "10.0.0.19" in kernel.scripts[-1]
+    assert rules.refusal("bad") == "no space"
+    assert rules.refusal("good") == ""
+    # What comes in its place is tried.
+    await rules.apply([(IPV4, "bad", element(79))])
+    assert kernel.scripts[-1] == "add element ip t s { 10.0.0.79 }\n"
+    assert rules.refusal("bad") == ""
+
+
 async def test_what_the_kernel_refuses_twice_is_an_error_and_written_next_time() -> None:
     rules, kernel = packet_filter()
     await rules.write()
@@ -53,6 +73,6 @@ async def test_a_table_that_another_program_removed_is_written_again() -> None:
     rules, kernel = packet_filter()
     await rules.write()
     assert not await rules.repair()
-    kernel.refuses = ["No such file or directory"]
+    kernel.numbers = ()
     assert await rules.repair()
     assert kernel.scripts[-1] == kernel.scripts[0]

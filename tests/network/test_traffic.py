@@ -10,22 +10,21 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from moorage.network.frame import IPV4, frame, tables_removal
+from moorage.network.frame import IPV4, POD_LINKS, frame, tables_removal
 from moorage.network.policies.state import PolicyState
 from moorage.network.services.rules import service_fragment
-from moorage.network.services.stale_flows import stale_flows
-from moorage.network.tables import Table
+from moorage.network.services.stale_flows import flows_of, stale_flows
+from moorage.network.tables import Fragment, Table
 from tests.network.kernel import Namespace, namespace, skip_without_nftables
 from tests.network.objects import HERE, PODS, SERVICES, a_pod, a_policy, a_service, a_slice
 
 pytestmark = pytest.mark.root
 A, B, C, OUTSIDE, NODE = "10.244.0.3", "10.244.0.4", "10.244.0.5", "192.0.2.2", "192.0.2.1"
-GATEWAY, SERVICE = "10.244.0.1", "10.96.0.7"
+GATEWAY, DNS, SERVICE = "10.244.0.1", "10.244.0.2", "10.96.0.7"
 # Answers with its own name and the client's address, by TCP and by UDP.
 SERVE = """
 import socket, sys, threading
@@ -77,6 +76,7 @@ class Net:
         node = self.places["node"]
         node.run("ip", "link", "add", "bridge", "type", "bridge")
         node.run("ip", "addr", "add", f"{GATEWAY}/24", "dev", "bridge")
+        node.run("ip", "addr", "add", f"{DNS}/32", "dev", "bridge")
         node.run("ip", "link", "set", "bridge", "up")
         node.run("ip", "route", "add", str(SERVICES), "dev", "bridge")
         for name, address in (("a", A), ("b", B), ("c", C)):
@@ -153,13 +153,15 @@ def wired() -> Iterator[Net]:
 @pytest.fixture
 def net(wired: Net) -> Net:
     """The network with pods a, b and c admitted, and no other rules."""
-    wired.table = Table("ip", "t", frame(IPV4, str(PODS), str(SERVICES)))
+    body = frame(IPV4, str(PODS), str(SERVICES), dns=DNS, listeners=[(NODE, 8080)])
+    wired.table = Table("ip", "t", body)
     wired.policies = PolicyState([IPV4])
     wired.policies.set_namespace("default", {})
     for address, label in ((A, "a"), (B, "b"), (C, "c")):
         pod = a_pod(address, "default", ("TCP", "http", 8080), app=label)
-        pod = replace(pod, link=f"to-{label}")
         wired.policies.set_pod(address, pod)
+        links = Fragment(elements={POD_LINKS: {f"to-{label}": ""}})
+        wired.table.replace(f"link/{label}", links)
     wired.settle()
     wired.write()
     return wired
@@ -233,6 +235,20 @@ def test_a_client_of_udp_leaves_an_endpoint_that_is_gone(net: Net) -> None:
     assert net.ask("c", SERVICE, **asked) == [f"b {C}"]
 
 
+def test_a_pod_inherits_no_connection_of_its_address(net: Net) -> None:
+    if shutil.which("conntrack") is None:
+        pytest.skip("conntrack is not installed")
+    asked: Any = {"port": 8080, "udp": True, "source": 4001}
+    assert net.ask("c", A, **asked) == [f"a {C}"]
+    # The next pod with this address lets no one in.
+    net.policies.set_policy("default", "deny", a_policy("deny", ingress=[]))
+    net.change(net.settle())
+    assert net.ask("c", A, **asked) == [f"a {C}"]
+    for flow in flows_of(A):
+        net.places["node"].run("conntrack", *flow.arguments)
+    assert net.ask("c", A, **asked) == PROHIBITED
+
+
 def test_an_address_without_rules_reaches_nothing(net: Net) -> None:
     net.policies.set_pod(C, None)
     net.change(net.settle())
@@ -272,9 +288,17 @@ def test_a_policy_lets_out_where_it_names(net: Net) -> None:
     assert net.ask("c", GATEWAY, 8080) == [f"node {C}"]
 
 
-@pytest.mark.parametrize("source", [B, "203.0.113.5", GATEWAY])
-def test_a_pod_has_no_address_but_its_own(net: Net, source: str) -> None:
-    pod, node = net.places["c"], net.places["node"]
+@pytest.mark.parametrize(
+    ("place", "source", "rule"),
+    [
+        *(("c", source, "pod-links") for source in (B, "203.0.113.5", GATEWAY)),
+        ("outside", B, "ip saddr 10.244.0.0/24"),
+    ],
+)
+def test_no_one_has_the_address_of_a_pod_but_itself(
+    net: Net, place: str, source: str, rule: str
+) -> None:
+    pod, node = net.places[place], net.places["node"]
     send = (
         "import socket, sys\n"
         "with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:\n"
@@ -287,7 +311,52 @@ def test_a_pod_has_no_address_but_its_own(net: Net, source: str) -> None:
     finally:
         pod.run("ip", "addr", "del", f"{source}/32", "dev", "lo")
     seen = node.run("nft", "list", "chain", "ip", "t", "spoofing")
-    assert "fib saddr . iif oif missing counter packets 1 bytes 29 drop" in seen
+    (line,) = [line for line in seen.splitlines() if "packets 1 bytes 29 drop" in line]
+    assert rule in line
+
+
+def test_a_service_gets_no_port_of_the_cluster_itself(net: Net) -> None:
+    net.change(net.serve(A, externalIPs=[NODE], ports=[{"port": 8080, "nodePort": 8080}]))
+    assert net.ask("outside", NODE, 8080) == [f"node {OUTSIDE}"]
+    assert net.ask("c", NODE, 8080) == [f"node {C}"]
+    assert net.ask("node", NODE, 8080) == [f"node {NODE}"]
+
+
+def test_the_dns_answers_pods_and_the_host_alone(net: Net) -> None:
+    assert net.ask("c", DNS, 8080) == [f"node {C}"]
+    assert net.ask("node", DNS, 8080) == [f"node {DNS}"]
+    assert net.ask("outside", DNS, 8080) == TIMEOUT
+    assert net.ask("outside", DNS, 8080, udp=True) == TIMEOUT
+
+
+def test_a_host_port_takes_nothing_from_the_dns(net: Net) -> None:
+    """As the CNI plugin portmap has it, for any address of the host."""
+    chains = (
+        f"chain {hook} {{ type nat hook {hook} priority -100; fib daddr type local "
+        f"udp dport {{ 53, 54 }} dnat to {A}:8080; }}"
+        for hook in ("prerouting", "output")
+    )
+    net.change(f"table ip other {{ {'; '.join(chains)}; }}\n")
+    try:
+        assert net.ask("c", DNS, 54, udp=True) == [f"a {C}"]
+        assert net.ask("c", DNS, 53, udp=True) == REFUSED
+        assert net.ask("node", DNS, 53, udp=True) == REFUSED
+    finally:
+        net.change("delete table ip other\n")
+
+
+def test_a_pod_sends_no_broadcast_without_an_address(net: Net) -> None:
+    # 0.0.0.0 to 255.255.255.255, as a client of DHCP: the kernel sends it by a packet socket alone.
+    send = (
+        "import socket\n"
+        "with socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM) as one:\n"
+        "    head = bytes.fromhex('4500001d0000000040117ad100000000ffffffff')\n"
+        "    data = head + bytes.fromhex('00441f90000900007a')\n"
+        "    one.sendto(data, ('eth0', 0x800, 0, 0, b'\\xff' * 6))\n"
+    )
+    net.places["c"].run(sys.executable, "-c", send)
+    seen = net.places["node"].run("nft", "list", "chain", "ip", "t", "spoofing")
+    assert "ip saddr != 10.244.0.0/24 counter packets 1 bytes" in seen
 
 
 def test_source_ranges_of_a_load_balancer(net: Net) -> None:

@@ -18,6 +18,7 @@ MS_REMOUNT, MS_BIND, MS_REC, MS_PRIVATE = 32, 4096, 1 << 14, 1 << 18
 MNT_DETACH, UMOUNT_NOFOLLOW = 2, 8
 _MADV_DONTNEED = 4
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
+_PR_SET_NO_NEW_PRIVS = 38
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.syscall.restype = ctypes.c_long
@@ -59,6 +60,11 @@ def setns(descriptor: int, kind: int) -> None:
 def set_parent_death_signal(number: int) -> None:
     """Have the kernel signal this process when its parent dies. Source: prctl(2)."""
     _check(_libc.prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0), "prctl(PR_SET_PDEATHSIG)")
+
+
+def gain_no_privileges() -> None:
+    """Keep this process and its children from privileges of files they run. Source: prctl(2)."""
+    _check(_libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "prctl(PR_SET_NO_NEW_PRIVS)")
 
 
 def set_child_subreaper(*, is_on: bool) -> None:

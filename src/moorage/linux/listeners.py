@@ -46,6 +46,16 @@ def tcp_listeners(pid: int) -> tuple[tuple[IPv4Address, int], ...]:
     return tuple(sorted(listeners))
 
 
+def is_local(address: str) -> bool:
+    """Return whether an IPv4 address is one of this network namespace's own."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:
+        try:
+            one.bind((address, 0))
+        except OSError:
+            return False
+    return True
+
+
 def is_listening(address: str, protocol: str, port: int) -> bool:
     """Return whether a program of this network namespace has a port of an IPv4 address.
 

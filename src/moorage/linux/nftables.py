@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import ctypes
 import threading
+from collections.abc import Iterable
 from typing import Final
+
+from moorage.linux.nftables_events import rule_handles
 
 LIBRARY: Final = "libnftables.so.1"
 PACKAGE: Final = "libnftables1"
@@ -54,6 +57,13 @@ class Nftables:
             # The library repeats the line of the script, which may be long.
             raise NftablesError(message.decode(errors="replace").strip()[:_MESSAGE_CHARS])
         return str(output.decode(errors="replace"))
+
+    def rules(self, family: str, table: str, chains: Iterable[str]) -> tuple[int, ...]:
+        """Return the numbers of the rules in chains, none for what is missing."""
+        try:
+            return rule_handles(family, table, chains)
+        except OSError as error:
+            raise NftablesError(str(error)) from error
 
     def close(self) -> None:
         """Release the library's context; it must not be used any more."""

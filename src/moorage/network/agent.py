@@ -13,11 +13,14 @@ import asyncio
 import ipaddress
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from moorage.api.clock import Clock, SystemClock
+from moorage.api.clock import Clock, SystemClock, sleep_unless_set
+from moorage.api.errors import StatusError
 from moorage.api.logs import Log
+from moorage.api.meta import ObjectMeta
 from moorage.api.names import Namespace
 from moorage.api.nodes import Node
 from moorage.api.runtime_group import RuntimeClass
@@ -25,8 +28,16 @@ from moorage.api.services import Service
 from moorage.linux.nftables import NftablesError
 from moorage.network.dns.records import ServiceRecord
 from moorage.network.dns.sender import RecordSender, service_record
-from moorage.network.frame import IPV4, IPV6, Family, foreign_frame, frame, table_name
-from moorage.network.links import link_of
+from moorage.network.frame import (
+    IPV4,
+    IPV6,
+    POD_LINKS,
+    Family,
+    foreign_frame,
+    frame,
+    table_name,
+)
+from moorage.network.links import pod_links
 from moorage.network.objects import (
     ENDPOINT_SLICES,
     NETWORK_POLICIES,
@@ -39,20 +50,41 @@ from moorage.network.packet_filter import Change, Kernel, PacketFilter, check_ke
 from moorage.network.policies.class_networks import network_of
 from moorage.network.policies.peers import NetworkPod
 from moorage.network.policies.state import PolicyState
-from moorage.network.services.endpoints import Place, local_endpoints
+from moorage.network.services.endpoints import Place as NodePlace
+from moorage.network.services.endpoints import local_endpoints
+from moorage.network.services.external import ExternalAddresses, Place, is_hosts
 from moorage.network.services.health_checks import HealthChecks, health_port
 from moorage.network.services.rules import service_fragment
-from moorage.network.services.stale_flows import Flow, delete_flows, stale_flows
-from moorage.network.tables import Table
+from moorage.network.services.stale_flows import (
+    Flow,
+    PodFlows,
+    addresses_with_flows,
+    delete_flows,
+    flows_of,
+    stale_flows,
+)
+from moorage.network.tables import Fragment, Table
 from moorage.wire.client.informer import Informer, object_key
-from moorage.wire.client.resources import NAMESPACES, NODES, RUNTIME_CLASSES, SERVICES, Resource
-from moorage.wire.client.rest import Client
+from moorage.wire.client.resources import (
+    NAMESPACES,
+    NODES,
+    RUNTIME_CLASSES,
+    SERVICES,
+    PartialObject,
+    Resource,
+)
+from moorage.wire.client.rest import Client, UnreachableError
 
 ZONE_LABEL: Final = "topology.kubernetes.io/zone"
 _TERMINAL: Final = ("Succeeded", "Failed")
 _BATCH_S: Final = 0.005
 """Pause between two transactions, in which changes gather."""
 _REPAIR_S: Final = 10.0
+_FIRST_POD: Final = 3
+_POLICIES_WAIT_S, _POLICIES_AGAIN_S = 10.0, 0.02
+_POLICY_VERSIONS: Final = Resource(
+    "networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy", PartialObject
+)
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
@@ -91,21 +123,38 @@ class NetworkAgent:
         node: str,
         networks: Mapping[Family, tuple[Network, Network]],
         dns: ClusterDns | None = None,
+        listeners: Iterable[tuple[str, int]] = (),
         clock: Clock | None = None,
-        link_of: Callable[[Iterable[str]], str] = link_of,
-        delete_flows: Callable[[Iterable[Flow]], Awaitable[None]] = delete_flows,
+        links: Callable[[], Mapping[str, str]] = pod_links,
+        delete_flows: Callable[[Iterable[Flow | PodFlows]], Awaitable[None]] = delete_flows,
+        addresses_with_flows: Callable[[], Awaitable[Iterable[str]]] = addresses_with_flows,
+        is_hosts: Callable[[Place], bool] = is_hosts,
     ) -> None:
-        """`networks` has the networks of pods and of services for each family."""
+        """`networks` has the networks of pods and of services for each family.
+
+        `listeners` are IPv4 addresses and TCP ports of the cluster itself, which no Service gets.
+        `links` returns the interface that leads to each address of a pod; `is_hosts` says whether a
+        program of the host has a port of an address.
+        """
         self._clock = clock or SystemClock()
+        self._client = client
         self._kernel = kernel
         self._node = node
-        self._place = Place(node)
+        self._place = NodePlace(node)
         self._pods_of = {family: pods for family, (pods, _) in networks.items()}
         self._filter = PacketFilter(
             kernel,
             {
                 family: Table(
-                    family.name, table_name(cluster_id), frame(family, str(pods), str(services))
+                    family.name,
+                    table_name(cluster_id),
+                    frame(
+                        family,
+                        str(pods),
+                        str(services),
+                        dns=dns.address if dns is not None and family is IPV4 else "",
+                        listeners=listeners if family is IPV4 else (),
+                    ),
                 )
                 for family, (pods, services) in networks.items()
             }
@@ -115,16 +164,25 @@ class NetworkAgent:
                 if family not in networks
             },
         )
-        self._link_of = link_of
+        self._links_now = links
+        self._links: frozenset[str] = frozenset()
+        self._link_changes: list[Change] = []
         self._policies = PolicyState(self._filter.families, "" if dns is None else dns.address)
         self._admitted: dict[str, NetworkPod] = {}
+        cluster = (network for pair in networks.values() for network in pair)
+        self._external = ExternalAddresses(cluster, is_hosts)
         self._dirty_services: dict[str, None] = {}
         self._health_checks = HealthChecks(self._count_local)
         self._health_ports: dict[str, int] = {}
-        self._stale: asyncio.Queue[Flow] = asyncio.Queue()
+        self._stale: dict[Flow, None] = {}
+        self._used_addresses: set[str] = set()
+        self._is_stale = asyncio.Event()
+        self._cutting = asyncio.Lock()
         self._delete_flows = delete_flows
+        self._addresses_with_flows = addresses_with_flows
         self._changed = asyncio.Event()
         self._is_written = asyncio.Event()
+        self._is_touched = asyncio.Event()
         self._turn = asyncio.Lock()
         self._services: Informer[Service] = self._informer(client, SERVICES)
         self._slices: Informer[EndpointSlice] = self._informer(
@@ -175,7 +233,9 @@ class NetworkAgent:
                 tasks.create_task(informer.run())
             for informer in informers:
                 await informer.wait_synced()
+            await self._note_used_addresses()
             async with self._turn:
+                self._follow_links()
                 await self._filter.write(self._changes())
             self._is_written.set()
             self._changed.set()
@@ -201,9 +261,14 @@ class NetworkAgent:
 
         Raises NetworkRefusedError.
         """
-        addresses = tuple(addresses)
-        link = self._link_of(addresses)
-        pod = NetworkPod(uid, namespace, dict(labels), addresses, tuple(ports), link, runtime_class)
+        pod = NetworkPod(
+            uid,
+            namespace,
+            dict(labels),
+            tuple(addresses),
+            tuple(ports),
+            runtime_class=runtime_class,
+        )
         if self._admitted.get(uid) == pod:
             return
         await self._is_written.wait()
@@ -211,48 +276,118 @@ class NetworkAgent:
         if not is_class_known and not self._policies.has_pod(uid):
             # Its class may shut its network. A pod that ran before goes on without its class.
             raise NetworkRefusedError(f'RuntimeClass "{runtime_class}" is not known yet')
+        await self._know_policies(namespace)
+        routed = self._follow_links()
+        for address in pod.addresses_of(IPV4):
+            if address not in routed:
+                raise NetworkRefusedError(
+                    f"no link leads to the pod's address {address}, so it could send under any: "
+                    "its sandbox is created again"
+                )
         for other in [one for one in self._admitted.values() if one.key != uid]:
             # Its sandbox is gone, or the engine would not have given its address again.
             if not set(other.addresses).isdisjoint(pod.addresses):
-                del self._admitted[other.key]
+                self._forget(other.key)
         self._admitted[uid] = pod
         self._policies.set_pod(uid, pod)
         try:
             await self._apply()
+            problem = self._filter.refusal(f"pod/{uid}")
+            for address in pod.addresses:
+                await self._cut_address(address)
         except NftablesError as error:
-            del self._admitted[uid]
+            problem = str(error)
+        if problem:
+            self._forget(uid)
             raise NetworkRefusedError(
-                f"the packet filter refuses the pod's rules, so it would be cut off: {error}"
-            ) from error
+                f"the packet filter refuses the pod's rules, so it would be cut off: {problem}"
+            )
+
+    async def _know_policies(self, namespace: str) -> None:
+        """Wait until the policies written before now are known. Raises NetworkRefusedError.
+
+        The pod came by a watch of its own, which may be ahead of that of policies.
+        """
+        deadline_s = self._clock.monotonic() + _POLICIES_WAIT_S
+        while True:
+            try:
+                listed = await self._client.list(_POLICY_VERSIONS, namespace)
+            except (StatusError, UnreachableError) as error:
+                raise NetworkRefusedError(
+                    f"the pod's network policies cannot be read: {error}"
+                ) from error
+            if all(self._is_known(one.metadata) for one in listed.items):
+                return
+            if self._clock.monotonic() >= deadline_s:
+                raise NetworkRefusedError("the pod's network policies have not all arrived yet")
+            await self._clock.sleep(_POLICIES_AGAIN_S)
+
+    def _is_known(self, written: ObjectMeta) -> bool:
+        known = self._network_policies.get(written.name, written.namespace)
+        return known is not None and (
+            int(known.metadata.resource_version) >= int(written.resource_version)
+        )
 
     def release(self, uid: str) -> None:
         """Forget a pod whose sandbox is gone: its address has no rules from now on."""
-        if self._admitted.pop(uid, None) is not None:
-            self._policies.set_pod(uid, None)
-            self._changed.set()
+        if uid in self._admitted:
+            self._forget(uid)
 
     async def _apply(self) -> None:
         async with self._turn:
             await self._filter.apply(self._changes())
+        if self._stale or self._used_addresses:
+            self._is_stale.set()
+
+    def rules_touched(self) -> None:
+        """Look at once whether another program removed rules, which is else done now and then."""
+        self._is_touched.set()
 
     async def _repair(self) -> None:
         while True:
-            await self._clock.sleep(_REPAIR_S)
+            await sleep_unless_set(self._clock, _REPAIR_S, self._is_touched)
+            self._is_touched.clear()
+            self._follow_links()
+            self._changed.set()
             if await self._filter.repair():
-                log.warning("another program removed the cluster's packet filter; written again")
+                log.warning("another program changed the cluster's packet filter; written again")
+
+    def _follow_links(self) -> Mapping[str, str]:
+        """Have what comes by the links of pods held to their addresses; return the links.
+
+        By the host's routes, not by what the API says: a pod that was deleted by force runs on.
+        """
+        routed = {
+            address: link
+            for address, link in self._links_now().items()
+            if any(ipaddress.ip_address(address) in pods for pods in self._pods_of.values())
+        }
+        links = frozenset(routed.values())
+        if links != self._links:
+            self._links = links
+            elements = {f'"{link}"': "" for link in sorted(links)}
+            fragment = Fragment(elements={POD_LINKS: elements} if links else {})
+            self._link_changes = [(family, POD_LINKS, fragment) for family in self._filter.families]
+        return routed
 
     def _changes(self) -> list[Change]:
         dirty, self._dirty_services = self._dirty_services, {}
-        changes = self._policies.changes()
+        links, self._link_changes = self._link_changes, []
+        changes = [*links, *self._policies.changes()]
+        for key in list(dirty):
+            dirty.update(
+                dict.fromkeys(sorted(self._external.claim(key, self._services.get_key(key))))
+            )
         for key in dirty:
             service = self._services.get_key(key)
             self._health_ports[key] = health_port(service)
             slices = self._slices.by_index("service", key)
             for family, pods in self._pods_of.items():
-                fragment = service_fragment(service, slices, family, self._place, pods)
+                fragment = service_fragment(
+                    service, slices, family, self._place, pods, partial(self._external.has, key)
+                )
                 before = self._filter.fragment(family, f"service/{key}")
-                for flow in stale_flows(before, fragment):
-                    self._stale.put_nowait(flow)
+                self._stale.update(dict.fromkeys(stale_flows(before, fragment)))
                 changes.append((family, f"service/{key}", fragment))
         return changes
 
@@ -266,11 +401,40 @@ class NetworkAgent:
 
     async def _cut_stale_flows(self) -> None:
         while True:
-            flow = await self._stale.get()
-            # Not before the rules that would translate the next datagram to the old endpoint.
+            await self._is_stale.wait()
+            self._is_stale.clear()
+            # Not before the rules that would let the next packet make them again.
             async with self._turn:
-                pass
-            await self._delete_flows([flow])
+                stale, self._stale = self._stale, {}
+                used = self._used_addresses.copy()
+            await self._delete_flows(stale)
+            for address in used:
+                await self._cut_address(address)
+
+    async def _cut_address(self, address: str) -> None:
+        """Cut what is left of an address's earlier pods."""
+        async with self._cutting:
+            if address in self._used_addresses:
+                self._used_addresses.discard(address)
+                await self._delete_flows(flows_of(address))
+
+    async def _note_used_addresses(self) -> None:
+        """Note the addresses of pods that ended while no agent was there."""
+        running = {
+            one.ip
+            for pod in self._pods
+            if pod.status.phase not in _TERMINAL
+            for one in pod.status.pod_ips
+        }
+        for text in await self._addresses_with_flows():
+            address = ipaddress.ip_address(text)
+            # The first ones of a network are the host's: gateway and DNS.
+            is_pods = any(
+                address in pods and int(address) - int(pods.network_address) >= _FIRST_POD
+                for pods in self._pods_of.values()
+            )
+            if is_pods and text not in running:
+                self._used_addresses.add(text)
 
     def _service_changed(self, before: Service | None, after: Service | None) -> None:
         self._touch_service(object_key((after or before).metadata))  # type: ignore[union-attr]
@@ -328,8 +492,6 @@ class NetworkAgent:
             # The node knows its addresses first; labels may change while it runs.
             pod = replace(admitted, labels=after.metadata.labels)
             self._admitted[uid] = pod
-        elif pod is not None:
-            pod = replace(pod, link=self._link_of(pod.addresses))
         self._policies.set_pod(uid, pod)
         self._changed.set()
 
@@ -340,7 +502,9 @@ class NetworkAgent:
         )
 
     def _forget(self, uid: str) -> None:
-        self._admitted.pop(uid, None)
+        pod = self._admitted.pop(uid, None)
+        if pod is not None:
+            self._used_addresses.update(pod.addresses)
         self._policies.set_pod(uid, None)
         self._changed.set()
 
@@ -348,7 +512,7 @@ class NetworkAgent:
         del before
         zone = after.metadata.labels.get(ZONE_LABEL, "") if after is not None else ""
         if zone != self._place.zone:
-            self._place = Place(self._node, zone)
+            self._place = NodePlace(self._node, zone)
             for service in self._services:
                 self._touch_service(object_key(service.metadata))
 

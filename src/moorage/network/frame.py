@@ -6,11 +6,13 @@
     prerouting (filter)          source ranges of load balancers; addresses that are not the pod's
 
 Rules of the filter chains see addresses after translation. A packet that is in an established
-connection is looked at once. Priorities are those of kube-proxy's nftables mode.
+connection is looked at once. Priorities are those of kube-proxy's nftables mode, but translation
+comes just before that of other programs: a host port of a pod has no part of a Service.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -47,6 +49,10 @@ class Family:
     absent: str
     prohibited: str
     loopback: str
+
+    @property
+    def version(self) -> int:
+        return 6 if self.name == "ip6" else 4
 
 
 IPV4: Final = Family(
@@ -93,12 +99,28 @@ def _endpoint_maps(family: Family) -> str:
     return "\n".join(lines)
 
 
-def frame(family: Family, pods: str, services: str) -> str:
-    """Return the body of a table's declaration; `pods` and `services` are networks."""
+def frame(
+    family: Family,
+    pods: str,
+    services: str,
+    *,
+    dns: str = "",
+    listeners: Iterable[tuple[str, int]] = (),
+) -> str:
+    """Return the body of a table's declaration; `pods` and `services` are networks.
+
+    `dns` is the address of the cluster DNS, which answers pods and the host alone. `listeners` are
+    addresses and TCP ports of the cluster itself, which no Service gets.
+    """
     ip, address = family.name, f"{family.type} . inet_proto . inet_service"
     destination = f"{ip} daddr . meta l4proto . th dport"
     local_port = "fib daddr type local meta l4proto . th dport"
     refuse = "jump refuse"
+    ports = ", ".join(f"{address} . {port}" for address, port in sorted(set(listeners)))
+    own = f"{ip} daddr . tcp dport {{ {ports} }} return" if ports else ""
+    # To itself, which keeps it from the host ports of pods: their translation comes later.
+    kept = f"{ip} daddr {dns} meta l4proto {{ tcp, udp }} th dport 53 dnat to {dns}"
+    asked = f"{ip} daddr {dns} {ip} saddr != {pods} fib saddr type != local counter drop"
     return f"""
  map {CLUSTER_IPS} {{ type {address} : verdict; }}
  map {EXTERNAL_IPS} {{ type {address} : verdict; }}
@@ -123,6 +145,8 @@ def frame(family: Family, pods: str, services: str) -> str:
  }}
  chain services {{
   {destination} vmap @{CLUSTER_IPS}
+  {own}
+  {kept if dns else ""}
   {destination} vmap @{EXTERNAL_IPS}
   {ip} daddr != {family.loopback} {local_port} vmap @{NODE_PORTS}
  }}
@@ -142,13 +166,15 @@ def frame(family: Family, pods: str, services: str) -> str:
   type filter hook prerouting priority -150; policy accept;
   iifname @{POD_LINKS} {ip} daddr {family.loopback} counter drop
   iifname @{POD_LINKS} fib saddr . iif oif missing counter drop
+  iifname @{POD_LINKS} {ip} saddr != {pods} counter drop
+  {ip} saddr {pods} fib saddr . iif oif missing counter drop
  }}
  chain nat-prerouting {{
-  type nat hook prerouting priority -100; policy accept;
+  type nat hook prerouting priority -101; policy accept;
   jump services
  }}
  chain nat-output {{
-  type nat hook output priority -100; policy accept;
+  type nat hook output priority -101; policy accept;
   jump services
  }}
  chain nat-postrouting {{
@@ -158,6 +184,7 @@ def frame(family: Family, pods: str, services: str) -> str:
  }}
  chain input {{
   type filter hook input priority -10; policy accept;
+  {asked if dns else ""}
   ct state established,related accept
   iifname "lo" accept
   {local_port} vmap @{NO_ENDPOINT_PORTS}

@@ -1,4 +1,4 @@
-"""Links of pods: the host's interface that leads to a pod's address.
+"""Links of pods: the host's interfaces that lead to pods' addresses.
 
 Source: proc(5) `/proc/net/route`; each pod of a routed network has a route of its own.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import socket
 import struct
-from collections.abc import Iterable
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -15,19 +15,16 @@ ROUTES: Final = Path("/proc/net/route")
 _HOST_MASK: Final = "FFFFFFFF"
 
 
-def link_of(addresses: Iterable[str], routes: Path = ROUTES) -> str:
-    """Return the interface of the route to one of these addresses alone, empty without one.
-
-    Raises OSError.
-    """
-    wanted = {_number(address) for address in addresses if ":" not in address}
+def pod_links(routes: Path = ROUTES) -> Mapping[str, str]:
+    """Return the interface of each address that has a route of its own. Raises OSError."""
+    links = {}
     for line in routes.read_text().splitlines()[1:]:
         fields = line.split()
-        if len(fields) > 7 and fields[7] == _HOST_MASK and fields[1] in wanted:
-            return fields[0]
-    return ""
+        if len(fields) > 7 and fields[7] == _HOST_MASK:
+            links[_address(fields[1])] = fields[0]
+    return links
 
 
-def _number(address: str) -> str:
+def _address(number: str) -> str:
     # The kernel prints the four bytes as one number in host byte order.
-    return f"{struct.unpack('=I', socket.inet_aton(address))[0]:08X}"
+    return socket.inet_ntoa(struct.pack("=I", int(number, 16)))

@@ -7,6 +7,7 @@ whole table starts it, and repairs it. Pure. Source: nft(8).
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -14,6 +15,8 @@ from typing import Final, Generic, TypeVar
 
 T = TypeVar("T")
 
+_USED: Final = re.compile(r"@([\w-]+)")
+_CHAIN: Final = re.compile(r"chain ([\w-]+) \{")
 _CHUNK: Final = 500
 """Elements in one command: libnftables' memory grows with the longest."""
 
@@ -101,6 +104,11 @@ class Table:
         """The keys of the fragments."""
         return frozenset(self._fragments)
 
+    @property
+    def base_chains(self) -> tuple[str, ...]:
+        """The chains of the frame, of which no change touches the rules."""
+        return tuple(_CHAIN.findall(self._frame))
+
     def fragment(self, key: str) -> Fragment:
         """Return the fragment of a key, an empty one if it has none."""
         return self._fragments.get(key, EMPTY)
@@ -130,6 +138,27 @@ class Table:
             *self._element_lines("add", added),
         )
         return "".join(f"{line}\n" for line in lines)
+
+    def trial(self, keys: Iterable[str], name: str) -> str:
+        """Return a script that makes a table of these fragments alone, and removes it again.
+
+        With the collections that they use. One transaction: no packet sees it.
+        """
+        part = Table(self.family, name, self._frame)
+        for key in keys:
+            fragment = self.fragment(key)
+            used = {
+                match for lines in fragment.chains.values() for match in _USED.findall(str(lines))
+            }
+            shared = {
+                one: self._collections.contents[one]
+                for one in used & self._collections.contents.keys()
+            }
+            part.replace(
+                key,
+                Fragment(fragment.chains, {**shared, **fragment.collections}, fragment.elements),
+            )
+        return f"{part.script()}delete table {self.family} {name}\n"
 
     def script(self) -> str:
         """Return the script that makes the whole table, in place of one that exists."""

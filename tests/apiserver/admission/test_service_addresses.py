@@ -235,6 +235,22 @@ def test_a_node_port_must_be_free_and_in_range(wanted: int, why: str) -> None:
     )
 
 
+def test_a_health_check_has_a_port_of_the_range() -> None:
+    """The node listens on it: a user may not choose any port of the host."""
+    services = Services()
+    wanted: Obj = {"type": "LoadBalancer", "externalTrafficPolicy": "Local", "ports": [port(80)]}
+    spec = services.admit(dict(wanted))
+    assert spec["healthCheckNodePort"] in NODE_PORTS
+    assert spec["healthCheckNodePort"] != spec["ports"][0]["nodePort"]
+    again = services.admit({**wanted, "ports": [port(80)]}, spec)
+    assert again["healthCheckNodePort"] == spec["healthCheckNodePort"]
+    services.store(**spec)
+    for number, why in ((22, "not in the valid range"), (spec["healthCheckNodePort"], "allocated")):
+        with pytest.raises(InvalidError, match=f"spec.healthCheckNodePort.*{why}"):
+            services.admit({**wanted, "ports": [port(81)], "healthCheckNodePort": number})
+    assert "healthCheckNodePort" not in services.admit({"type": "LoadBalancer", "ports": [port()]})
+
+
 @pytest.mark.parametrize("chosen", [{}, {"nodePort": 30000}])
 def test_a_dry_run_keeps_no_node_port(chosen: Obj) -> None:
     services = Services(node_ports=range(30000, 30001))

@@ -72,8 +72,13 @@ class Outside(asyncio.DatagramProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport
 
+    def send(self, data: bytes) -> None:
+        """Send to the last one that asked."""
+        self._transport.sendto(data, self._client)  # type: ignore[attr-defined]
+
     def datagram_received(self, data: bytes, address: tuple[str, int]) -> None:
         self.asked += 1
+        self._client = address
         for reply in self._answer(dnslib.DNSRecord.parse(data)):
             self._transport.sendto(reply.pack(), address)  # type: ignore[attr-defined]
 
@@ -120,6 +125,14 @@ def answering(*texts: str) -> Answering:
 
 def addresses(reply: dnslib.DNSRecord) -> list[str]:
     return sorted(str(record.rdata) for record in reply.rr)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    for _ in range(2000):
+        if condition():
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError("the condition was never met")
 
 
 async def test_names_of_the_cluster_are_answered_by_udp_and_tcp() -> None:
@@ -282,3 +295,92 @@ def test_a_reply_repeats_id_and_question() -> None:
     assert is_reply_to(reply.pack(), query.pack())
     assert not is_reply_to(query.pack(), query.pack())
     assert not is_reply_to(b"", query.pack())
+
+
+def test_a_query_of_ten_thousand_records_is_not_parsed() -> None:
+    """It took a second, in which no one else was answered."""
+    head = struct.pack("!6H", 1, 0x100, 1, 0, 0, 5000)
+    with pytest.raises(UnreadableError, match="more records than any query has"):
+        parse_query(head + b"\x01a\0" + struct.pack("!2H", 1, 1), by_tcp=True)
+
+
+async def test_equal_queries_are_asked_outside_once() -> None:
+    held: list[dnslib.DNSRecord] = []
+
+    def hold(query: dnslib.DNSRecord) -> list[dnslib.DNSRecord]:
+        held.append(query)
+        return []
+
+    async with serving(hold) as (client, outside):
+        query = bytes(dnslib.DNSRecord.question("example.org").pack())
+        asking = [asyncio.ensure_future(client.send(bytes([0, n]) + query[2:])) for n in range(9)]
+        await until(lambda: len(client.server._waiting.get(query[2:], [])) == 9)
+        await until(lambda: outside.asked == 1)
+        assert outside.asked == 1
+        reply = held[0].reply()
+        reply.add_answer(*dnslib.RR.fromZone("example.org 60 A 192.0.2.1"))
+        outside.send(reply.pack())
+        replies = [dnslib.DNSRecord.parse(one) for one in await asyncio.gather(*asking)]
+        assert [one.header.id for one in replies] == list(range(9))
+        assert all(addresses(one) == ["192.0.2.1"] for one in replies)
+        assert not client.server._waits_of
+
+
+async def test_a_client_that_floods_takes_no_others_place() -> None:
+    async with serving() as (client, outside):
+        loop = asyncio.get_running_loop()
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as flood:
+            flood.setblocking(False)
+            flood.bind(("127.0.0.2", 0))
+            flood.connect(("127.0.0.1", client.port))
+            for number in range(150):
+                name = f"n{number}.example.org"
+                await loop.sock_sendall(flood, dnslib.DNSRecord.question(name).pack())
+            async with asyncio.timeout(20):
+                refused = dnslib.DNSRecord.parse(await loop.sock_recv(flood, 512))
+            await until(lambda: outside.asked == 100)
+        assert refused.header.rcode == 2
+        assert outside.asked == 100
+        other = asyncio.ensure_future(client.send(dnslib.DNSRecord.question("a.org").pack()))
+        await until(lambda: outside.asked == 101)
+        other.cancel()
+
+
+async def test_a_client_that_holds_connections_takes_no_others_place() -> None:
+    async with serving() as (client, _):
+        held = [
+            await asyncio.open_connection("127.0.0.1", client.tcp_port, local_addr=("127.0.0.2", 0))
+            for _ in range(30)
+        ]
+        async with asyncio.timeout(20):
+            # The twenty-first is closed, and so on.
+            assert await held[-1][0].read() == b""
+        assert [addresses(one) for one in await client.ask_by_tcp(WEB)] == [["10.96.0.7"]]
+        for _, writer in held:
+            writer.close()
+
+
+async def test_large_replies_from_outside_are_not_kept() -> None:
+    texts = [f"example.org 60 A 192.0.2.{number}" for number in range(100)]
+    async with serving(answering(*texts)) as (client, outside):
+        for _ in range(2):
+            await client.ask("example.org", udp_len=4096)
+        assert outside.asked == 2
+
+
+async def test_an_external_name_brings_no_names_but_its_own() -> None:
+    forged = (f"{WEB} 60 A 192.0.2.66", "other.org 60 A 192.0.2.66")
+    alias = ("example.org 60 CNAME www.example.net", "www.example.net 60 A 192.0.2.1")
+    async with serving(answering(*forged, *alias)) as (client, _):
+        reply = await client.ask("ext.default.svc.cluster.local")
+        assert [str(record.rname) for record in reply.rr] == [
+            "ext.default.svc.cluster.local.", "example.org.", "www.example.net.",
+        ]  # fmt: skip
+
+
+@pytest.mark.parametrize("target", ["a" * 64 + ".org", ".".join(["a" * 60] * 5)])
+async def test_an_external_name_that_is_none_has_no_records(target: str) -> None:
+    async with serving() as (client, _):
+        client.zone.set_service("default/ext", ServiceRecord(external_name=target))
+        reply = await client.ask("ext.default.svc.cluster.local")
+        assert (reply.header.rcode, reply.rr) == (0, [])

@@ -118,3 +118,24 @@ def test_source_ranges_of_a_load_balancer() -> None:
     assert made.chains[verdict.removeprefix("goto ")] == (
         "ip saddr { 192.0.2.0/24 } return", "counter drop",
     )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["127.0.0.1", "169.254.169.254", "224.0.0.1", "0.0.0.0", "255.255.255.255", "10.0.0.1; x", ""],
+)
+def test_an_endpoint_that_no_one_may_name_gets_no_connection(address: str) -> None:
+    assert fragment(address).elements["no-endpoints"]
+    assert fragment(A, address).elements["endpoints-tcp"] == {"10.96.0.7 . 80 . 0": f"{A} . 8080"}
+
+
+def test_source_ranges_are_read_and_merged() -> None:
+    ranges = [" 10.0.0.0/255.0.0.0 ", "10.1.0.0/16", "192.0.2.7", "fd00::/8", "10.0.0.0/8 } accept"]
+    made = fragment(
+        A, type="LoadBalancer", loadBalancerSourceRanges=ranges,
+        status={"loadBalancer": {"ingress": [{"ip": "198.51.100.2"}]}},
+    )  # fmt: skip
+    (name,) = made.elements["source-ranges"].values()
+    assert made.chains[name.removeprefix("goto ")] == (
+        "ip saddr { 10.0.0.0/8, 192.0.2.7/32 } return", "counter drop",
+    )  # fmt: skip

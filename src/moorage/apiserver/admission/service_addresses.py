@@ -68,6 +68,7 @@ class MissingNetwork:
 HEADLESS = "None"
 NODE_PORTS = range(30000, 32768)
 _WITH_NODE_PORTS = ("NodePort", "LoadBalancer")
+_HEALTH_CHECK = "healthCheckNodePort"
 _TRIES = 100
 
 
@@ -161,11 +162,21 @@ class ServiceAddresses:
             if not port.get("nodePort"):
                 port["nodePort"] = before.get(_port_key(port)) or self._free_port(attributes)
             elif port["nodePort"] not in own:
-                self._claim_port(attributes, port["nodePort"], index)
+                self._claim_port(attributes, port["nodePort"], f"spec.ports[{index}].nodePort")
                 # Ports of one service may share a number if their protocols differ.
                 own.add(port["nodePort"])
+        if spec.get("type") == "LoadBalancer" and spec.get("externalTrafficPolicy") == "Local":
+            self._settle_health_check(attributes, spec, old_spec.get(_HEALTH_CHECK, 0))
 
-    def _claim_port(self, attributes: Attributes, wanted: int, index: int) -> None:
+    def _settle_health_check(self, attributes: Attributes, spec: Obj, before: int) -> None:
+        """Give the health check a port of the range: the node listens on it."""
+        wanted = spec.get(_HEALTH_CHECK, 0)
+        if not wanted:
+            spec[_HEALTH_CHECK] = before or self._free_port(attributes)
+        elif wanted != before:
+            self._claim_port(attributes, wanted, f"spec.{_HEALTH_CHECK}")
+
+    def _claim_port(self, attributes: Attributes, wanted: int, path: str) -> None:
         problem = ""
         if wanted not in self._node_ports:
             problem = (
@@ -175,7 +186,7 @@ class ServiceAddresses:
         elif wanted in self._used_ports(attributes):
             problem = "provided port is already allocated"
         if problem:
-            error = FieldError.invalid(f"spec.ports[{index}].nodePort", wanted, problem)
+            error = FieldError.invalid(path, wanted, problem)
             raise InvalidError.of("Service", attributes.name, [error])
         self._reserve(attributes, wanted)
 
@@ -198,7 +209,12 @@ class ServiceAddresses:
 
     def _used_ports(self, attributes: Attributes) -> set[str | int]:
         return self._reserved_by_others(attributes).union(
-            port.node_port for service in self._every() for port in service.spec.ports
+            number
+            for service in self._every()
+            for number in (
+                service.spec.health_check_node_port,
+                *(port.node_port for port in service.spec.ports),
+            )
         )
 
     def _reserved_by_others(self, attributes: Attributes) -> set[str | int]:

@@ -19,6 +19,7 @@ from moorage.api.logs import Log
 from moorage.cluster.layout import CLUSTER_DOMAIN, DNS_SOCKET, RUN, Layout
 from moorage.cluster.settings import Settings
 from moorage.cluster.supervision.readiness import notify_ready
+from moorage.linux.libc import gain_no_privileges
 from moorage.linux.own_process import die_with_parent
 from moorage.linux.trust import PASSABLE, make_private
 from moorage.network.dns.forwarding import Forwarder
@@ -74,13 +75,14 @@ async def run(layout: Layout, settings: Settings) -> None:
 
 
 def give_up_root() -> None:
-    """Become an unprivileged user if this process is root's; it still ends with its parent."""
+    """Become an unprivileged user for good, if this process is root's; it ends with its parent."""
     if os.geteuid() == 0:
         os.setgroups([])
         os.setresgid(_UNPRIVILEGED_ID, _UNPRIVILEGED_ID, _UNPRIVILEGED_ID)
         os.setresuid(_UNPRIVILEGED_ID, _UNPRIVILEGED_ID, _UNPRIVILEGED_ID)
         # The kernel forgets this signal where a process changes its user.
         die_with_parent()
+    gain_no_privileges()
 
 
 @contextmanager

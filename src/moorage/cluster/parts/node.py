@@ -33,6 +33,7 @@ from moorage.linux.atomic_file import write_durably
 from moorage.linux.descriptors import raise_descriptor_limit
 from moorage.linux.host import Host, read_host
 from moorage.linux.nftables import Nftables, NftablesError
+from moorage.linux.nftables_events import NftablesEvents
 from moorage.network.agent import ClusterDns, NetworkAgent, NetworkRefusedError
 from moorage.network.frame import IPV4
 from moorage.network.unenforced import UnenforcedNetwork
@@ -155,8 +156,14 @@ def _routing_agent(stack: AsyncExitStack, client: Client, settings: Settings) ->
         node=settings.node_name,
         networks={IPV4: (IPv4Network(settings.pod_network), IPv4Network(settings.service_network))},
         dns=ClusterDns(RUN / settings.cluster_id / DNS_SOCKET, settings.dns_address),
+        listeners=[(one.address, one.port) for one in settings.listeners],
     )
     agent.check_kernel()
+    events = NftablesEvents()
+    stack.callback(events.close)
+    loop = asyncio.get_running_loop()
+    loop.add_reader(events, lambda: agent.rules_touched() if events.read() else None)
+    stack.callback(loop.remove_reader, events)
     return agent
 
 

@@ -6,6 +6,7 @@ dnslib parses and writes them. Source: RFC 1035, RFC 6891 (EDNS), RFC 2308 (nega
 from __future__ import annotations
 
 import random
+import struct
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -26,6 +27,10 @@ _REFRESH_S, _RETRY_S, _EXPIRE_S = 7200, 1800, 86400
 _TRANSFERS: Final = (251, 252)
 _INTERNET: Final = 1
 _MAX_ALIASES: Final = 8
+_MAX_RECORDS: Final = 8
+"""A question, EDNS and a signature, and some to be refused with a reason."""
+_RECORD_BYTES: Final = 16
+"""The shortest record: a compressed name, and an address."""
 _ORDERS: Final = 4
 """Different orders of several addresses that are kept of an answer."""
 
@@ -53,6 +58,9 @@ def parse_query(data: bytes, *, by_tcp: bool = False) -> Query:
     """Parse a query. Raises UnreadableError."""
     if len(data) < HEADER_BYTES or data[2] & 0x80:
         raise UnreadableError("no query")
+    # Before anything is parsed: ten thousand records in a query would take a second.
+    if sum(struct.unpack_from("!4H", data, 4)) > _MAX_RECORDS:
+        raise UnreadableError("more records than any query has")
     try:
         message = DNSRecord.parse(data)
     except (dnslib.DNSError, ValueError, IndexError, RecursionError) as error:
@@ -98,12 +106,22 @@ def question(name: Name, kind: str) -> bytes:
     return bytes(query.pack())
 
 
-def records_of(reply: bytes) -> list[dnslib.RR]:
-    """Return the answer's records of a reply. Raises UnreadableError."""
+def alias_records(reply: bytes, name: Name) -> list[dnslib.RR]:
+    """Return the records of a name and of its aliases in a reply, and no others.
+
+    A server outside could put names of the cluster there. Raises UnreadableError.
+    """
     try:
-        return list(DNSRecord.parse(reply).rr)
+        records = list(DNSRecord.parse(reply).rr)
     except (dnslib.DNSError, ValueError, IndexError, RecursionError) as error:
         raise UnreadableError(str(error)) from error
+    names, found = {name}, []
+    for record in records:
+        if tuple(map(_text, record.rname.label)) in names:
+            found.append(record)
+            if record.rtype == dnslib.QTYPE.CNAME:
+                names.add(tuple(map(_text, record.rdata.label.label)))
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +154,8 @@ def replies(
     `more` are records of an alias elsewhere. A reply that does not fit says so instead.
     """
     records = list(answer.records)
+    if (len(records) + len(answer.additional)) * _RECORD_BYTES > query.room:
+        return [_truncated(query)]
     orders = [records]
     if len(records) > 1 and records[0].type != "CNAME":
         mixed = random.sample(records, len(records))

@@ -14,6 +14,7 @@ import asyncio
 import random
 import socket
 import struct
+from collections import Counter
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from functools import partial
@@ -23,14 +24,15 @@ from moorage.api.clock import Clock
 from moorage.api.logs import Log
 from moorage.network.dns.forwarding import Forwarder, NoUpstreamError, lifetimes
 from moorage.network.dns.messages import (
+    EDNS_BYTES,
     MAX_BYTES,
     SERVFAIL,
     Query,
     UnreadableError,
+    alias_records,
     error_reply,
     parse_query,
     question,
-    records_of,
     refusal_of,
     replies,
     resolve,
@@ -42,11 +44,23 @@ _KEPT_QUERY_BYTES: Final = 512
 _BURST: Final = 64
 """Datagrams read in one turn of the loop."""
 _MAX_TASKS: Final = 2000
+_MAX_WAITS: Final = 100
+"""Queries of one client that wait for servers outside, so that none takes the place of all."""
 _TCP_IDLE_S: Final = 10.0
 _MAX_CONNECTIONS: Final = 200
+_MAX_CONNECTIONS_OF_CLIENT: Final = 20
 _TRUNCATED: Final = 0x02
 
 log = Log(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    """A query that waits for a server outside: who asked, its ID, and how it is answered."""
+
+    client: str
+    id: bytes
+    send: Callable[[bytes], None]
 
 
 @dataclass(slots=True)
@@ -80,7 +94,9 @@ class DnsServer:
         self._zone_replies: dict[bytes, _Kept] = {}
         self._outside: dict[bytes, _Kept] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._connections = 0
+        self._waiting: dict[bytes, list[_Waiting]] = {}
+        self._waits_of: Counter[str] = Counter()
+        self._connections_of: Counter[str] = Counter()
         self.is_ready = False
 
     def zone_changed(self) -> None:
@@ -124,7 +140,7 @@ class DnsServer:
             if kept is not None:
                 _send(datagrams, client, data[:2] + kept.body(now_s))
             else:
-                self._ask(data, partial(_send, datagrams, client))
+                self._ask(data, client[0], partial(_send, datagrams, client))
 
     def _kept(self, data: bytes, now_s: float) -> _Kept | None:
         key = data[2:]
@@ -136,7 +152,7 @@ class DnsServer:
                 return None
         return kept
 
-    def _ask(self, data: bytes, send: Callable[[bytes], None]) -> None:
+    def _ask(self, data: bytes, client: str, send: Callable[[bytes], None]) -> None:
         """Answer a query that no reply is kept of, in a task only where another server is asked."""
         try:
             query = parse_query(data)
@@ -146,19 +162,29 @@ class DnsServer:
         reply = self._own_reply(query, data, by_tcp=False)
         if reply is not None:
             send(reply)
-        elif len(self._tasks) >= _MAX_TASKS:
+        elif self._waits_of[client] >= _MAX_WAITS or len(self._tasks) >= _MAX_TASKS:
             send(error_reply(query, SERVFAIL))
         else:
-            self._start(self._forward(query, data, send))
+            self._waits_of[client] += 1
+            waiting = self._waiting.setdefault(data[2:], [])
+            waiting.append(_Waiting(client, data[:2], send))
+            # One query outside for equal ones, since each is a chance for a forged reply.
+            if len(waiting) == 1:
+                self._start(self._forward(query, data))
 
-    async def _forward(self, query: Query, data: bytes, send: Callable[[bytes], None]) -> None:
+    async def _forward(self, query: Query, data: bytes) -> None:
+        reply = error_reply(query, SERVFAIL)
         try:
             reply = await self._outside_reply(query, data, by_tcp=False)
         except Exception:
             # Another query may not fail as this one did, so the server goes on.
             log.exception("query broke", name=".".join(query.name))
-            reply = error_reply(query, SERVFAIL)
-        send(reply)
+        finally:
+            for one in self._waiting.pop(data[2:]):
+                self._waits_of[one.client] -= 1
+                if not self._waits_of[one.client]:
+                    del self._waits_of[one.client]
+                one.send(one.id + reply[2:])
 
     def _own_reply(self, query: Query, data: bytes, *, by_tcp: bool) -> bytes | None:
         """Return a reply from the zone alone, None where another server must be asked."""
@@ -197,14 +223,15 @@ class DnsServer:
             return replies(query, self._zone, resolved.answer, self._serial())[0]
         more = []
         try:
-            more = records_of(await self._forwarder.ask(question(target, query.type), target))
+            reply = await self._forwarder.ask(question(target, query.type), target)
+            more = alias_records(reply, target)
         except (NoUpstreamError, UnreadableError) as error:
             # The alias alone is a valid answer, which a client can follow.
             log.debug("external name not resolved", name=".".join(target), reason=error)
         return replies(query, self._zone, resolved.answer, self._serial(), more)[0]
 
     def _keep_outside(self, data: bytes, reply: bytes) -> None:
-        if len(data) > _KEPT_QUERY_BYTES or reply[2] & _TRUNCATED:
+        if len(data) > _KEPT_QUERY_BYTES or len(reply) > EDNS_BYTES or reply[2] & _TRUNCATED:
             return
         try:
             places = lifetimes(reply)
@@ -220,9 +247,13 @@ class DnsServer:
 
     async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answer the queries of a TCP connection, one after the other."""
-        self._connections += 1
+        client = writer.get_extra_info("peername", ("",))[0]
+        self._connections_of[client] += 1
         try:
-            while self._connections <= _MAX_CONNECTIONS:
+            while (
+                self._connections_of[client] <= _MAX_CONNECTIONS_OF_CLIENT
+                and self._connections_of.total() <= _MAX_CONNECTIONS
+            ):
                 async with asyncio.timeout(_TCP_IDLE_S):
                     (size,) = struct.unpack("!H", await reader.readexactly(2))
                     data = await reader.readexactly(size)
@@ -237,7 +268,9 @@ class DnsServer:
             # The client is done, gone, slow or no resolver.
             return
         finally:
-            self._connections -= 1
+            self._connections_of[client] -= 1
+            if not self._connections_of[client]:
+                del self._connections_of[client]
             writer.close()
 
     def _serial(self) -> int:

@@ -20,6 +20,8 @@ from moorage.network.dns.records import EndpointRecord, PortRecord, ServiceRecor
 
 SCHEMA_VERSION: Final = "1.1.0"
 TTL_S: Final = 30
+_MAX_LABEL: Final = 63
+_MAX_NAME: Final = 253
 
 Name = tuple[str, ...]
 """Labels in lower case, without the root."""
@@ -140,6 +142,10 @@ class Zone:
             if labels:
                 return NO_NAME
             target = tuple(record.external_name.lower().rstrip(".").split("."))
+            is_name = all(0 < len(label) <= _MAX_LABEL for label in target)
+            if not is_name or len(record.external_name) > _MAX_NAME:
+                # The API takes what is no name of DNS.
+                return NO_DATA
             alias = target if kind != "CNAME" else None
             return Answer((Record(name, "CNAME", target),), alias=alias)
         match labels:

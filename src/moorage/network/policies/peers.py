@@ -18,17 +18,18 @@ from moorage.network.frame import Family
 from moorage.network.objects import PolicyPeer
 from moorage.network.tables import Collection, Fragment
 
-_HASH_DIGITS = 12
+_HASH_DIGITS = 32
 
 Labels = Mapping[str, str]
+NamedPorts = tuple[str, tuple[str, ...]]
+"""A protocol, and names of ports."""
 
 
 @dataclass(frozen=True, slots=True)
 class NetworkPod:
     """A pod with an address of its own, as policies see it.
 
-    `ports` are the named container ports: protocol, name, number. `link` is the interface of the
-    host that leads to it, empty if it is not known.
+    `ports` are the named container ports: protocol, name, number.
     """
 
     key: str
@@ -36,7 +37,6 @@ class NetworkPod:
     labels: Labels
     addresses: tuple[str, ...]
     ports: tuple[tuple[str, str, int], ...] = ()
-    link: str = ""
     runtime_class: str = ""
 
     def addresses_of(self, family: Family) -> tuple[str, ...]:
@@ -50,14 +50,14 @@ class NetworkPod:
 class Peers:
     """The pods that a peer selects. Selectors are JSON, so that equal peers are one set.
 
-    Without `namespaces`, the pods of `namespace`. With a `port`, a protocol and a name, the pods
-    that have such a port, each with its number.
+    Without `namespaces`, the pods of `namespace`. With a `port`, the pods that have a port of such
+    a name, each with its number.
     """
 
     namespace: str
     pods: bytes
     namespaces: bytes | None = None
-    port: tuple[str, str] | None = None
+    port: NamedPorts | None = None
 
     @cached_property
     def name(self) -> str:
@@ -79,10 +79,11 @@ class Peers:
         addresses = pod.addresses_of(family)
         if self.port is None:
             return list(addresses)
+        wanted, names = self.port
         return [
             f"{address} . {number}"
             for protocol, name, number in pod.ports
-            if (protocol, name) == self.port
+            if protocol == wanted and name in names
             for address in addresses
         ]
 
@@ -110,7 +111,7 @@ class Peers:
         )
 
 
-def peers_of(peer: PolicyPeer, namespace: str, port: tuple[str, str] | None = None) -> Peers:
+def peers_of(peer: PolicyPeer, namespace: str, port: NamedPorts | None = None) -> Peers:
     """Return the pods of a peer with selectors, in a policy of a namespace."""
     return Peers(
         "" if peer.namespace_selector is not None else namespace,

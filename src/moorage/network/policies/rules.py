@@ -11,28 +11,29 @@ from __future__ import annotations
 
 import hashlib
 import ipaddress
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from moorage.api.labels import from_object
 from moorage.network import frame
+from moorage.network.addresses import Network, parse_network
 from moorage.network.frame import Family
 from moorage.network.objects import (
     EgressRule,
     IngressRule,
-    IPBlock,
     NetworkPolicy,
     PolicyPeer,
     PolicyPort,
 )
 from moorage.network.policies.class_networks import ClassNetwork, egress_guard, refusal
-from moorage.network.policies.peers import NetworkPod, Peers, peers_of
+from moorage.network.policies.peers import NamedPorts, NetworkPod, Peers, peers_of
 from moorage.network.tables import Fragment
 
 INGRESS: Final = "Ingress"
 EGRESS: Final = "Egress"
-_HASH_DIGITS: Final = 12
+_HASH_DIGITS: Final = 32
+"""So many that no one can write a policy whose chain has the name of another's."""
 _ALLOW: Final = "return"
 
 
@@ -42,6 +43,15 @@ class PodRules:
 
     fragment: Fragment
     peers: set[Peers] = field(default_factory=set)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdicts:
+    """What policies say of pods that have the same named ports: a verdict for each direction."""
+
+    by_direction: Mapping[str, str]
+    chains: Mapping[str, tuple[str, ...]]
+    peers: frozenset[Peers]
 
 
 def selecting(policies: Iterable[NetworkPolicy], pod: NetworkPod) -> list[NetworkPolicy]:
@@ -65,33 +75,53 @@ def pod_rules(
 
     `network` is that of its class, `dns` the address of the cluster DNS.
     """
+    return rules_under(pod, verdicts_of(pod.ports, policies, family, network, dns), family)
+
+
+def rules_under(pod: NetworkPod, verdicts: Verdicts, family: Family) -> PodRules:
+    """Return the rules of a pod in one family under verdicts that pods share."""
     addresses = pod.addresses_of(family)
-    links = {frame.POD_LINKS: {f'"{pod.link}"': ""}} if pod.link else {}
     if not addresses:
-        return PodRules(Fragment(elements=links))
-    rules = PodRules(Fragment())
+        return PodRules(Fragment())
+    elements = {
+        direction: dict.fromkeys(addresses, verdict)
+        for direction, verdict in verdicts.by_direction.items()
+    }
+    return PodRules(Fragment(verdicts.chains, {}, elements), set(verdicts.peers))
+
+
+def verdicts_of(
+    ports: Sequence[tuple[str, str, int]],
+    policies: Sequence[NetworkPolicy],
+    family: Family,
+    network: ClassNetwork = ClassNetwork.DEFAULT,
+    dns: str = "",
+) -> Verdicts:
+    """Return what policies say of the pods that they select and that have these named ports.
+
+    `network` is that of the pods' class, `dns` the address of the cluster DNS.
+    """
     chains: dict[str, tuple[str, ...]] = {}
-    elements: dict[str, dict[str, str]] = {**links}
+    by_direction: dict[str, str] = {}
+    peers: set[Peers] = set()
     for direction, verdicts in ((INGRESS, frame.INGRESS), (EGRESS, frame.EGRESS)):
         applying = [policy for policy in policies if direction in policy.spec.policy_types]
         guard = []
         if network is ClassNetwork.RESTRICTED and direction == EGRESS:
             guard = [*egress_guard(family, dns)]
-        verdict = _ALLOW
+        by_direction[verdicts] = _ALLOW
         if applying or guard or network is ClassNetwork.NONE:
             allowed = [] if network is ClassNetwork.NONE else applying
-            lines = (*guard, *_lines(pod, allowed, direction, family, rules.peers))
+            lines = (*guard, *_lines(ports, allowed, direction, family, peers))
             digest = hashlib.sha256("\n".join(lines).encode()).hexdigest()[:_HASH_DIGITS]
             name = f"{verdicts}-{digest}"
             chains[name] = (*lines, refusal(family))
-            verdict = f"goto {name}"
-        elements[verdicts] = dict.fromkeys(addresses, verdict)
-    rules.fragment = Fragment(chains, {}, elements)
-    return rules
+            by_direction[verdicts] = f"goto {name}"
+    return Verdicts(by_direction, chains, frozenset(peers))
 
 
 def _lines(
-    pod: NetworkPod,
+    own_ports: Sequence[tuple[str, str, int]],
     policies: Iterable[NetworkPolicy],
     direction: str,
     family: Family,
@@ -104,13 +134,13 @@ def _lines(
         namespace = policy.metadata.namespace
         allowed = policy.spec.ingress if direction == INGRESS else policy.spec.egress
         for rule in allowed:
-            for match in _matches(pod, rule, namespace, family, used):
+            for match in _matches(own_ports, rule, namespace, family, used):
                 lines[f"{match} {_ALLOW}".lstrip()] = None
     return iter(lines)
 
 
 def _matches(
-    pod: NetworkPod,
+    own_ports: Sequence[tuple[str, str, int]],
     rule: IngressRule | EgressRule,
     namespace: str,
     family: Family,
@@ -118,93 +148,111 @@ def _matches(
 ) -> Iterator[str]:
     is_egress = isinstance(rule, EgressRule)
     end = f"{family.name} {'daddr' if is_egress else 'saddr'}"
-    plain, named = _split(rule.ports, pod, is_egress=is_egress)
-    peers: Sequence[PolicyPeer | None] = rule.peers or (None,)
-    for peer in peers:
-        where = _where(peer, end, namespace, family, used)
-        if where is not None and (plain or not rule.ports):
+    plain, named = _split(rule.ports, own_ports, is_egress=is_egress)
+    # Ports and blocks are merged to few rules: a policy may have ten thousand of each.
+    if plain or not rule.ports:
+        for where in _places(rule.peers, end, namespace, family, used):
             for ports in plain or [""]:
                 yield f"{where} {ports}".strip()
-        for protocol, name in named:
-            yield from _named(peer, end, namespace, (protocol, name), used)
+    for protocol, names in named:
+        yield from _named(rule.peers, end, namespace, (protocol, names), used)
 
 
 def _named(
-    peer: PolicyPeer | None, end: str, namespace: str, port: tuple[str, str], used: set[Peers]
+    peers: Iterable[PolicyPeer], end: str, namespace: str, port: NamedPorts, used: set[Peers]
 ) -> Iterator[str]:
-    """Yield the match of a named port of the pods at the other end, which differs by pod."""
-    if peer is not None and peer.ip_block is not None:
-        # An address has no named ports.
-        return
+    """Yield the matches of named ports of the pods at the other end, which differ by pod."""
     everyone = PolicyPeer(pod_selector={}, namespace_selector={})
-    peers = peers_of(peer or everyone, namespace, port)
-    used.add(peers)
-    yield f"{end} . {port[0].lower()} dport @{peers.name}"
+    for peer in peers or (everyone,):
+        # An address has no named ports.
+        if peer.ip_block is None:
+            pods = peers_of(peer, namespace, port)
+            used.add(pods)
+            yield f"{end} . {port[0].lower()} dport @{pods.name}"
 
 
-def _where(
-    peer: PolicyPeer | None, end: str, namespace: str, family: Family, used: set[Peers]
-) -> str | None:
-    """Return the match of a peer's addresses: empty for all, None for none in this family."""
-    if peer is None:
-        return ""
-    if peer.ip_block is not None:
-        return _block(peer.ip_block, end, family)
-    peers = peers_of(peer, namespace)
-    used.add(peers)
-    return f"{end} @{peers.name}"
+def _places(
+    peers: Sequence[PolicyPeer], end: str, namespace: str, family: Family, used: set[Peers]
+) -> Iterator[str]:
+    """Yield the matches of peers' addresses, the empty one for all addresses."""
+    if not peers:
+        yield ""
+    whole: list[Network] = []
+    for peer in peers:
+        if peer.ip_block is None:
+            pods = peers_of(peer, namespace)
+            used.add(pods)
+            yield f"{end} @{pods.name}"
+            continue
+        network = parse_network(peer.ip_block.cidr)
+        if network is None or network.version != family.version:
+            continue
+        if peer.ip_block.except_:
+            yield from _block(network, peer.ip_block.except_, end)
+        else:
+            whole.append(network)
+    merged = list(ipaddress.collapse_addresses(whole))  # type: ignore[type-var]
+    if merged:
+        texts = ", ".join(map(str, merged))
+        yield f"{end} {{ {texts} }}" if merged[0].prefixlen else ""
 
 
-def _block(block: IPBlock, end: str, family: Family) -> str | None:
-    network = _network(block.cidr)
-    if network is None or (network.version == 6) != (family.name == "ip6"):
-        return None
-    match = "" if network.prefixlen == 0 else f"{end} {network}"
-    exceptions = [one for one in map(_network, block.except_) if one is not None]
-    if exceptions:
-        collapsed = ipaddress.collapse_addresses(exceptions)  # type: ignore[type-var]
-        match = f"{match} {end} != {{ {', '.join(map(str, collapsed))} }}"
-    return match.strip()
+def _block(network: Network, exceptions: Iterable[str], end: str) -> Iterator[str]:
+    """Yield the match of a block but its exceptions."""
+    parsed = [parse_network(one) for one in exceptions]
+    if None in parsed:
+        # What cannot be read must not be allowed.
+        return
+    excepted = [one for one in parsed if one and one.version == network.version]
+    match = f"{end} {network}" if network.prefixlen else ""
+    if excepted:
+        merged = list(ipaddress.collapse_addresses(excepted))  # type: ignore[type-var]
+        if network in merged:
+            return
+        match = f"{match} {end} != {{ {', '.join(map(str, merged))} }}"
+    yield match.strip()
 
 
 def _split(
-    ports: Iterable[PolicyPort], pod: NetworkPod, *, is_egress: bool
-) -> tuple[list[str], list[tuple[str, str]]]:
+    ports: Iterable[PolicyPort], own_ports: Sequence[tuple[str, str, int]], *, is_egress: bool
+) -> tuple[list[str], list[NamedPorts]]:
     """Return matches of ports that have a number, and the named ports of other pods.
 
     A named port of an ingress rule is this pod's own.
     """
-    numbers: dict[str, list[str]] = {}
+    ranges: dict[str, list[tuple[int, int]]] = {}
     whole: set[str] = set()
-    named: list[tuple[str, str]] = []
+    named: dict[str, set[str]] = {}
     for port in ports:
         protocol = port.protocol or "TCP"
+        if protocol.lower() not in frame.PROTOCOLS:
+            continue
         if port.port is None:
             whole.add(protocol)
         elif isinstance(port.port, int):
-            last = port.end_port or port.port
-            text = str(port.port) if last == port.port else f"{port.port}-{last}"
-            numbers.setdefault(protocol, []).append(text)
+            ranges.setdefault(protocol, []).append((port.port, port.end_port or port.port))
         elif is_egress:
-            named.append((protocol, port.port))
+            named.setdefault(protocol, set()).add(port.port)
         else:
             own = [
-                number for kind, name, number in pod.ports if (kind, name) == (protocol, port.port)
+                number for kind, name, number in own_ports if (kind, name) == (protocol, port.port)
             ]
-            numbers.setdefault(protocol, []).extend(map(str, own))
+            ranges.setdefault(protocol, []).extend((number, number) for number in own)
     matches = [f"meta l4proto {protocol.lower()}" for protocol in sorted(whole)]
-    for protocol in sorted(numbers.keys() - whole):
-        distinct = list(dict.fromkeys(numbers[protocol]))
-        # Ranges of one set must not overlap: each is a rule of its own.
-        single = [text for text in distinct if "-" not in text]
-        if single:
-            matches.append(f"{protocol.lower()} dport {{ {', '.join(single)} }}")
-        matches += [f"{protocol.lower()} dport {text}" for text in distinct if "-" in text]
-    return matches, named
+    for protocol in sorted(ranges.keys() - whole):
+        if ranges[protocol]:
+            texts = ", ".join(_merged(ranges[protocol]))
+            matches.append(f"{protocol.lower()} dport {{ {texts} }}")
+    return matches, [(protocol, tuple(sorted(named[protocol]))) for protocol in sorted(named)]
 
 
-def _network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network | None:
-    try:
-        return ipaddress.ip_network(text, strict=False)
-    except ValueError:
-        return None
+def _merged(ranges: Iterable[tuple[int, int]]) -> Iterator[str]:
+    """Yield ranges of ports that do not overlap, as one set must have them."""
+    first = last = -1
+    for start, end in sorted(ranges):
+        if start > last + 1:
+            if last >= 0:
+                yield f"{first}-{last}" if first < last else str(first)
+            first, last = start, end
+        last = max(last, end)
+    yield f"{first}-{last}" if first < last else str(first)

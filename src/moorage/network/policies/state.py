@@ -15,7 +15,7 @@ from moorage.network.objects import NetworkPolicy
 from moorage.network.packet_filter import Change
 from moorage.network.policies.class_networks import ClassNetwork
 from moorage.network.policies.peers import Labels, NetworkPod, Peers
-from moorage.network.policies.rules import pod_rules
+from moorage.network.policies.rules import Verdicts, rules_under, verdicts_of
 from moorage.network.tables import EMPTY, Fragment
 
 
@@ -40,13 +40,14 @@ class PolicyState:
     def set_policy(self, namespace: str, name: str, policy: NetworkPolicy | None) -> None:
         """Note a policy, None if it is deleted."""
         policies = self._policies.setdefault(namespace, {})
-        selectors = [policies.pop(name)[0]] if name in policies else []
+        changed = [policies.pop(name, None)]
         if policy is not None:
             # Parsed once, since each pod of the namespace is compared with each of its policies.
-            selectors.append(from_object(policy.spec.pod_selector))
-            policies[name] = selectors[-1], policy
+            policies[name] = from_object(policy.spec.pod_selector), policy
+            changed.append(policies[name])
         if not policies:
             del self._policies[namespace]
+        selectors = [one[0] for one in changed if one is not None]
         for key, pod in self._pods.items():
             if pod.namespace == namespace and any(one.matches(pod.labels) for one in selectors):
                 self._dirty_pods[key] = None
@@ -105,8 +106,11 @@ class PolicyState:
 
     def policies_of(self, pod: NetworkPod) -> list[NetworkPolicy]:
         """Return the policies that select a pod."""
-        policies = self._policies.get(pod.namespace, {}).values()
-        return [policy for selector, policy in policies if selector.matches(pod.labels)]
+        return [
+            policy
+            for selector, policy in self._policies.get(pod.namespace, {}).values()
+            if selector.matches(pod.labels)
+        ]
 
     def changes(self) -> list[Change]:
         """Return the fragments that are not as they were last returned, in the order to apply."""
@@ -126,15 +130,21 @@ class PolicyState:
 
     def _pod_changes(self) -> Iterator[Change]:
         dirty, self._dirty_pods = self._dirty_pods, {}
+        # Under ten thousand policies, what they say is worked out once for all of their pods.
+        shared: dict[tuple[object, ...], Verdicts] = {}
         for key in dirty:
             pod = self._pods.get(key)
             fragments: dict[Family, Fragment] = dict.fromkeys(self._families, EMPTY)
             used: set[Peers] = set()
             if pod is not None:
                 policies = self.policies_of(pod)
+                names = tuple(policy.metadata.name for policy in policies)
                 network = self._classes.get(pod.runtime_class, ClassNetwork.DEFAULT)
                 for family in self._families:
-                    rules = pod_rules(pod, policies, family, network, self._dns)
+                    under = (family, pod.namespace, names, pod.ports, network)
+                    if under not in shared:
+                        shared[under] = verdicts_of(pod.ports, policies, family, network, self._dns)
+                    rules = rules_under(pod, shared[under], family)
                     fragments[family] = rules.fragment
                     used |= rules.peers
             self._use(key, frozenset(used))

@@ -11,9 +11,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from moorage.api.services import Service, ServicePort
+from moorage.network.addresses import Address, parse_address
 from moorage.network.objects import EndpointSlice, SliceEndpoint
 
 LOCAL: Final = "Local"
+_BROADCAST: Final = "255.255.255.255"
 ADDRESS_TYPES: Final = {"ip": "IPv4", "ip6": "IPv6"}
 """The slices' address type for the name of a family of nftables."""
 
@@ -104,12 +106,29 @@ def _candidates(
                 continue
             for endpoint in one.endpoints:
                 # Consumers use the first address. Source: discovery.k8s.io/v1 `addresses`.
-                for address in endpoint.addresses[:1]:
-                    target = Target(address, slice_port.port)
+                for text in endpoint.addresses[:1]:
+                    address = parse_address(text)
+                    if address is None or not _is_allowed(address):
+                        continue
+                    target = Target(str(address), slice_port.port)
                     # In two slices for a moment while it moves from one to the other.
                     if target not in found or endpoint.is_ready:
                         found[target] = _Candidate(target, endpoint)
     return sorted(found.values(), key=lambda one: one.target)
+
+
+def _is_allowed(address: Address) -> bool:
+    """Say whether an endpoint may have an address, whoever wrote its slice.
+
+    Source: apimachinery `ValidateEndpointIP`.
+    """
+    return not (
+        address.is_loopback
+        or address.is_link_local
+        or address.is_multicast
+        or address.is_unspecified
+        or str(address) == _BROADCAST
+    )
 
 
 def _usable(candidates: list[_Candidate]) -> list[_Candidate]:

@@ -13,18 +13,19 @@ from __future__ import annotations
 
 import hashlib
 import ipaddress
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, TypeAlias
 
 from moorage.api.services import Service, ServicePort
 from moorage.network import frame
+from moorage.network.addresses import Network, parse_address, parse_network
 from moorage.network.frame import Family
 from moorage.network.objects import PROXY_NAME, EndpointSlice
 from moorage.network.services.endpoints import Choice, Place, Target, choose
 from moorage.network.tables import EMPTY, Collection, Fragment
 
 _AFFINITY_S: Final = 10800
-_HASH_DIGITS: Final = 12
+_HASH_DIGITS: Final = 32
 REFUSE: Final = "jump refuse"
 
 Targets: TypeAlias = tuple[Target, ...]
@@ -35,16 +36,18 @@ def service_fragment(
     slices: Iterable[EndpointSlice],
     family: Family,
     place: Place,
-    pods: ipaddress.IPv4Network | ipaddress.IPv6Network,
+    pods: Network,
+    has_external: Callable[[tuple[str, str, int]], bool] = lambda _: True,
 ) -> Fragment:
     """Return the rules of a Service in one family, empty if it has no address there.
 
-    `pods` is the network of this node's pods, which need no masquerading.
+    `pods` is the network of this node's pods, which need no masquerading; `has_external` says
+    whether the Service has a protocol and port of an address that is no cluster IP.
     """
     if service is None or not _is_proxied(service):
         return EMPTY
     slices = tuple(slices)
-    builder = _Builder(service, family, pods)
+    builder = _Builder(service, family, pods, has_external)
     for port in service.spec.ports:
         builder.add(port, choose(service, port, slices, family.name, place))
     return builder.fragment()
@@ -75,10 +78,14 @@ def _is_proxied(service: Service) -> bool:
 class _Builder:
     """Collects a fragment, port by port."""
 
-    def __init__(self, service: Service, family: Family, pods: Any) -> None:
+    def __init__(
+        self, service: Service, family: Family, pods: Network,
+        has_external: Callable[[tuple[str, str, int]], bool],
+    ) -> None:  # fmt: skip
         self._service = service
         self._family = family
         self._pods = pods
+        self._has_external = has_external
         self._chains: dict[str, tuple[str, ...]] = {}
         self._collections: dict[str, Collection] = {}
         self._elements: dict[str, dict[str, str]] = {}
@@ -94,7 +101,8 @@ class _Builder:
         unserved = "drop" if choice.is_local_only and choice.has_any else REFUSE
         for address in self._cluster_ips:
             self._add_address(frame.CLUSTER_IPS, address, port, choice.internal, REFUSE)
-        for address in (*self._external_ips, *self._balancer_ips):
+        balancers = self._claimed(self._balancer_ips, protocol, port)
+        for address in (*self._claimed(self._external_ips, protocol, port), *balancers):
             self._add_address(frame.EXTERNAL_IPS, address, port, choice.external, unserved)
         if port.node_port:
             self._add_node_port(port, choice.external, unserved)
@@ -102,14 +110,26 @@ class _Builder:
             if self._is_pod(target):
                 pair = f"{target.address} . {target.address}"
                 self._put(frame.HAIRPINS, pair, "")
-        self._add_source_ranges(self._name(port), protocol, port.port)
+        self._add_source_ranges(self._name(port), protocol, port.port, balancers)
+
+    def _claimed(
+        self, addresses: Iterable[str], protocol: str, port: ServicePort
+    ) -> tuple[str, ...]:
+        return tuple(one for one in addresses if self._has_external((one, protocol, port.port)))
 
     def fragment(self) -> Fragment:
         return Fragment(self._chains, self._collections, self._elements)
 
     def _of_family(self, addresses: Iterable[str]) -> tuple[str, ...]:
-        version = 4 if self._family.name == "ip" else 6
-        return tuple(one for one in addresses if _version(one) == version)
+        """Return those of the family, in one spelling: what a user wrote is no text for nft."""
+        found = (parse_address(one) for one in addresses)
+        return tuple(str(one) for one in found if one and one.version == self._family.version)
+
+    def _networks(self, texts: Iterable[str]) -> tuple[str, ...]:
+        """Return those of the family, merged: nft refuses sets whose ranges overlap."""
+        found = (parse_network(text) for text in texts)
+        mine = [one for one in found if one and one.version == self._family.version]
+        return tuple(map(str, ipaddress.collapse_addresses(mine)))  # type: ignore[type-var]
 
     def _name(self, port: ServicePort) -> str:
         meta = self._service.metadata
@@ -196,14 +216,16 @@ class _Builder:
         address = f"[{target.address}]" if self._family.name == "ip6" else target.address
         return f"{address}:{target.port}"
 
-    def _add_source_ranges(self, name: str, protocol: str, port: int) -> None:
-        ranges = self._of_family(self._service.spec.load_balancer_source_ranges)
-        if not self._service.spec.load_balancer_source_ranges or not self._balancer_ips:
+    def _add_source_ranges(
+        self, name: str, protocol: str, port: int, addresses: Iterable[str]
+    ) -> None:
+        ranges = self._networks(self._service.spec.load_balancer_source_ranges)
+        if not self._service.spec.load_balancer_source_ranges or not addresses:
             return
         chain = f"from-{name}"
         allowed = f"{self._family.name} saddr {{ {', '.join(ranges)} }} return"
         self._chains[chain] = (*([allowed] if ranges else []), "counter drop")
-        for address in self._balancer_ips:
+        for address in addresses:
             key = f"{address} . {protocol} . {port}"
             self._elements.setdefault(frame.SOURCE_RANGES, {})[key] = f"goto {chain}"
 
@@ -215,14 +237,6 @@ def _affinity_s(service: Service) -> int:
     config: Mapping[str, Any] = service.spec.session_affinity_config or {}
     client: Mapping[str, Any] = config.get("clientIP") or {}
     return int(client.get("timeoutSeconds") or _AFFINITY_S)
-
-
-def _version(text: str) -> int:
-    """Return 4 or 6 for an address or a network, 0 for neither."""
-    try:
-        return ipaddress.ip_network(text.strip(), strict=False).version
-    except ValueError:
-        return 0
 
 
 def _digest(text: str) -> str:

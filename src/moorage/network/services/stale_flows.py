@@ -1,4 +1,4 @@
-"""Stale flows: UDP clients whose endpoint is gone, which the kernel would send there for ever.
+"""Stale flows: what connection tracking keeps of endpoints and pods that are gone.
 
 A connection of TCP ends with its endpoint; a client of UDP that goes on sending keeps its entry of
 connection tracking, and with it the old translation. Such entries are deleted by conntrack(8), so
@@ -7,6 +7,7 @@ that the next datagram gets another endpoint. Source: kube-proxy `conntrack/clea
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -17,6 +18,7 @@ from moorage.network.frame import endpoints_of, node_endpoints_of
 from moorage.network.tables import Fragment
 
 _PROGRAM: Final = "conntrack"
+_ADDRESS: Final = re.compile(r"\b(?:src|dst)=([0-9a-f.:]+)")
 _NOTHING_DELETED: Final = b"0 flow entries"
 
 log = Log(__name__)
@@ -38,21 +40,48 @@ class Flow:
         return ("-D", "-p", "udp", *address, *port, "--dst-nat", self.endpoint)
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class PodFlows:
+    """Flows of any protocol that a pod began, or that were sent to it."""
+
+    endpoint: str
+    is_client: bool
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        return ("-D", "--orig-src" if self.is_client else "--reply-src", self.endpoint)
+
+
+def flows_of(address: str) -> tuple[PodFlows, ...]:
+    """Return all flows of a pod's address."""
+    return PodFlows(address, True), PodFlows(address, False)
+
+
+async def addresses_with_flows() -> frozenset[str]:
+    """Return the addresses that have flows, empty without conntrack(8)."""
+    try:
+        answer = await run([_PROGRAM, "-L"])
+    except CommandError as error:
+        log.warning("flows of pods that are gone stay", reason=error)
+        return frozenset()
+    return frozenset(_ADDRESS.findall(answer.text))
+
+
 def stale_flows(before: Fragment, after: Fragment) -> list[Flow]:
     """Return the flows of endpoints that a Service had before a change, and has no more."""
     return sorted(_flows(before) - _flows(after))
 
 
-async def delete_flows(flows: Iterable[Flow]) -> None:
+async def delete_flows(flows: Iterable[Flow | PodFlows]) -> None:
     """Delete flows from connection tracking. Logs a failure: they end by themselves, later."""
     for flow in flows:
         try:
             answer = await run([_PROGRAM, *flow.arguments])
         except CommandError as error:
-            log.warning("flows of UDP stay with an endpoint that is gone", reason=error)
+            log.warning("flows stay with an endpoint that is gone", reason=error)
             return
         if not answer.is_success and _NOTHING_DELETED not in answer.output + answer.error:
-            log.warning("flows of UDP stay", endpoint=flow.endpoint, reason=answer.complaint)
+            log.warning("flows stay", endpoint=flow.endpoint, reason=answer.complaint)
 
 
 def _flows(fragment: Fragment) -> set[Flow]:

@@ -35,6 +35,7 @@ from moorage.apiserver.registry.kind import (
     proxy_subresource,
     status_subresource,
 )
+from moorage.apiserver.registry.kinds.endpoints import endpoint_address_errors
 from moorage.apiserver.registry.preparation import keep_spec, keep_status
 from moorage.apiserver.registry.validation.addresses import ip_errors
 from moorage.apiserver.registry.validation.containers import port_number_errors
@@ -224,7 +225,7 @@ validate_service = validator(
     ),
     ("spec.ports[*]", Unique(_protocol_and_port, _shown_port)),
     ("spec.ipFamilyPolicy", required_one_of(*_FAMILY_POLICIES).check),
-    ("spec.externalIPs[*]", ip_errors),
+    ("spec.externalIPs[*]", endpoint_address_errors),
     ("spec.externalTrafficPolicy", _traffic_policy),
     ("spec.internalTrafficPolicy", _traffic_policy),
     ("spec", when(_is_unreachable, ("externalTrafficPolicy", invalid(_UNREACHABLE)))),
