@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from moorage.api.clock import SystemClock
 from moorage.network.dns.forwarding import Forwarder, is_reply_to, lifetimes
-from moorage.network.dns.messages import UnreadableError, parse_query
-from moorage.network.dns.records import ServiceRecord
+from moorage.network.dns.messages import UnreadableError, parse_query, replies, resolve
+from moorage.network.dns.records import EndpointRecord, PortRecord, ServiceRecord
 from moorage.network.dns.server import DnsServer
 from moorage.network.dns.zone import Zone
 
@@ -162,11 +162,57 @@ async def test_a_reply_that_does_not_fit_is_truncated_and_whole_by_tcp() -> None
     async with serving() as (client, _):
         many = tuple(f"10.96.1.{number}" for number in range(60))
         client.zone.set_service("default/web", ServiceRecord(many))
+        # As many as fit, for resolvers that do not ask by TCP.
         plain = await client.ask(WEB)
-        assert (plain.header.tc, plain.rr) == (1, [])
+        assert (plain.header.tc, plain.header.aa, len(plain.rr)) == (1, 1, 29)
         assert len((await client.ask(WEB, udp_len=4096)).rr) == 60
         (whole,) = await client.ask_by_tcp(WEB)
         assert len(whole.rr) == 60
+
+
+async def test_additional_records_make_way_for_answers() -> None:
+    async with serving() as (client, _):
+        ports = (PortRecord("sql", "tcp", 5432),)
+        ends = tuple(EndpointRecord(f"10.244.0.{number}", "", ports) for number in range(7))
+        client.zone.set_service("default/db", ServiceRecord(endpoints=ends))
+        reply = await client.ask("db.default.svc.cluster.local", "SRV")
+        assert (reply.header.tc, len(reply.rr), reply.ar) == (0, 7, [])
+        roomy = await client.ask("db.default.svc.cluster.local", "SRV", udp_len=1232)
+        assert (len(roomy.rr), len(roomy.ar)) == (7, 8)
+
+
+@given(st.integers(0, 200), st.sampled_from(["A", "SRV"]), st.integers(0, 1500))
+def test_a_reply_is_never_longer_than_the_client_takes(count: int, kind: str, room: int) -> None:
+    zone = Zone("cluster.local", "10.96.0.10")
+    zone.set_namespace("default", is_there=True)
+    ports = (PortRecord("sql", "tcp", 5432),)
+    ends = tuple(EndpointRecord(f"10.244.0.{number}", "", ports) for number in range(count))
+    zone.set_service("default/db", ServiceRecord(endpoints=ends))
+    asked = dnslib.DNSRecord.question("db.default.svc.cluster.local", kind)
+    asked.add_ar(dnslib.EDNS0(udp_len=room))
+    query = parse_query(asked.pack())
+    for reply in replies(query, zone, resolve(zone, query.name, kind).answer, 1):
+        assert len(reply) <= query.room
+        answers = dnslib.DNSRecord.parse(reply)
+        assert len(answers.rr) == count or (answers.header.tc and len(answers.rr) > 5)
+
+
+@pytest.mark.parametrize("target", ["web", "loop", "there", "nope"])
+async def test_an_alias_without_the_records_asked_for_may_be_kept(target: str) -> None:
+    """By the zone's SOA; an alias to itself is given once."""
+    async with serving() as (client, _):
+        for name, other in (
+            ("alias", target),
+            ("loop", "loop"),
+            ("there", "back"),
+            ("back", "there"),
+        ):
+            external = f"{other}.default.svc.cluster.local"
+            client.zone.set_service(f"default/{name}", ServiceRecord(external_name=external))
+        reply = await client.ask("alias.default.svc.cluster.local", "AAAA")
+        assert [one.rtype for one in reply.auth] == [dnslib.QTYPE.SOA]
+        assert len({str(one.rname) for one in reply.rr}) == len(reply.rr) > 0
+        assert reply.header.rcode == (3 if target == "nope" else 0)
 
 
 @pytest.mark.parametrize(

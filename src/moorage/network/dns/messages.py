@@ -6,6 +6,7 @@ dnslib parses and writes them. Source: RFC 1035, RFC 6891 (EDNS), RFC 2308 (nega
 from __future__ import annotations
 
 import random
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -26,6 +27,8 @@ _REFRESH_S, _RETRY_S, _EXPIRE_S = 7200, 1800, 86400
 _TRANSFERS: Final = (251, 252)
 _INTERNET: Final = 1
 _MAX_ALIASES: Final = 8
+_MIN_RECORD_BYTES: Final = 12
+"""A record whose name is a pointer, without its data."""
 _ORDERS: Final = 4
 """Different orders of several addresses that are kept of an answer."""
 
@@ -117,6 +120,7 @@ class Resolved:
 def resolve(zone: Zone, name: Name, kind: str) -> Resolved:
     """Return the answer for a name that is the zone's, following aliases within the zone."""
     records: list[Record] = []
+    followed = {name}
     answer = zone.answer(name, kind)
     for _ in range(_MAX_ALIASES):
         records += answer.records
@@ -124,8 +128,12 @@ def resolve(zone: Zone, name: Name, kind: str) -> Resolved:
             break
         if not zone.is_ours(answer.alias):
             return Resolved(Answer(tuple(records)), answer.alias)
+        if answer.alias in followed:
+            return Resolved(Answer(tuple(records), is_empty=True))
+        followed.add(answer.alias)
         answer = zone.answer(answer.alias, kind)
-    return Resolved(Answer(tuple(records), answer.additional, exists=answer.exists))
+    exists, is_empty = answer.exists, not answer.records
+    return Resolved(Answer(tuple(records), answer.additional, exists=exists, is_empty=is_empty))
 
 
 def replies(
@@ -133,7 +141,7 @@ def replies(
 ) -> list[bytes]:
     """Return the reply in some orders of its addresses, so that clients share them evenly.
 
-    `more` are records of an alias elsewhere. A reply that does not fit says so instead.
+    `more` are records of an alias elsewhere. A reply that is too long has what fits, and says so.
     """
     records = list(answer.records)
     orders = [records]
@@ -164,21 +172,34 @@ def _encoded(
         reply.add_answer(record)
     for record in answer.additional:
         reply.add_ar(_resource_record(record, None))
-    if not records or not answer.exists:
+    if not records or answer.is_empty or not answer.exists:
         reply.header.rcode = 0 if answer.exists else NXDOMAIN
         reply.add_auth(_authority(zone, serial))
     if query.has_edns:
         reply.add_ar(dnslib.EDNS0(udp_len=EDNS_BYTES))
-    packed = bytes(reply.pack())
-    return packed if len(packed) <= query.room else _truncated(query)
+    return _fitted(reply, query.room)
 
 
-def _truncated(query: Query) -> bytes:
-    reply = _reply(query)
+def _fitted(reply: DNSRecord, room: int) -> bytes:
+    """Return a reply in at most `room` bytes.
+
+    Additional records go first, silently. Of the answers as many are left as fit, for resolvers
+    that do not ask again by TCP. Source: RFC 2181, section 9.
+    """
+    answers, most = reply.rr, room // _MIN_RECORD_BYTES
+
+    def packed(count: int) -> bytes:
+        reply.rr = answers[:count]
+        return bytes(reply.pack())
+
+    if len(answers) <= most and len(whole := packed(most)) <= room:
+        return whole
+    reply.ar = [one for one in reply.ar if one.rtype == dnslib.QTYPE.OPT]
+    if len(answers) <= most and len(whole := packed(most)) <= room:
+        return whole
     reply.header.tc = 1
-    if query.has_edns:
-        reply.add_ar(dnslib.EDNS0(udp_len=EDNS_BYTES))
-    return bytes(reply.pack())
+    too_many = bisect_right(range(min(len(answers), most) + 1), room, key=lambda n: len(packed(n)))
+    return packed(max(0, too_many - 1))
 
 
 def _reply(query: Query) -> DNSRecord:
