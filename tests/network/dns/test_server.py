@@ -239,6 +239,15 @@ async def test_another_version_of_edns_is_refused() -> None:
         assert (reply.header.rcode, reply.ar[0].ttl >> 24) == (0, 1)
 
 
+@pytest.mark.parametrize(("flags", "expected"), [("do", 0x8000), ("", 0)])
+async def test_the_wish_for_signatures_comes_back(flags: str, expected: int) -> None:
+    async with serving() as (client, _):
+        query = dnslib.DNSRecord.question(WEB)
+        query.add_ar(dnslib.EDNS0(flags=flags))
+        reply = dnslib.DNSRecord.parse(await client.send(query.pack()))
+        assert reply.ar[0].ttl & 0x8000 == expected
+
+
 async def test_other_names_are_asked_for_outside_and_kept() -> None:
     async with serving(answering("example.org 60 A 192.0.2.1")) as (client, outside):
         for _ in range(3):

@@ -26,6 +26,8 @@ FORMERR, SERVFAIL, NXDOMAIN, NOTIMP, REFUSED, BADVERS = 1, 2, 3, 4, 5, 16
 _REFRESH_S, _RETRY_S, _EXPIRE_S = 7200, 1800, 86400
 _TRANSFERS: Final = (251, 252)
 _INTERNET: Final = 1
+_OPT: Final = dnslib.QTYPE.OPT
+_DO: Final = 0x8000
 _MAX_ALIASES: Final = 8
 _MIN_RECORD_BYTES: Final = 12
 """A record whose name is a pointer, without its data."""
@@ -60,7 +62,7 @@ def parse_query(data: bytes, *, by_tcp: bool = False) -> Query:
         message = DNSRecord.parse(data)
     except (dnslib.DNSError, ValueError, IndexError, RecursionError) as error:
         raise UnreadableError(str(error)) from error
-    options = [one for one in message.ar if one.rtype == dnslib.QTYPE.OPT]
+    options = [one for one in message.ar if one.rtype == _OPT]
     room = PLAIN_BYTES
     if options:
         room = max(PLAIN_BYTES, min(int(options[0].rclass), EDNS_BYTES))
@@ -74,7 +76,7 @@ def parse_query(data: bytes, *, by_tcp: bool = False) -> Query:
 def refusal_of(query: Query) -> int:
     """Return the code that refuses a query that no server would answer, 0 for any other."""
     header, message = query.message.header, query.message
-    options = [one for one in message.ar if one.rtype == dnslib.QTYPE.OPT]
+    options = [one for one in message.ar if one.rtype == _OPT]
     if header.opcode != 0:
         return NOTIMP
     if len(message.questions) != 1 or len(options) > 1 or message.rr or message.auth:
@@ -91,7 +93,7 @@ def error_reply(query: Query, code: int) -> bytes:
     reply = _reply(query)
     reply.header.rcode = code & 0xF
     if query.has_edns:
-        reply.add_ar(dnslib.EDNS0(udp_len=EDNS_BYTES, ext_rcode=code >> 4))
+        reply.add_ar(_edns(query, code >> 4))
     return bytes(reply.pack())
 
 
@@ -176,7 +178,7 @@ def _encoded(
         reply.header.rcode = 0 if answer.exists else NXDOMAIN
         reply.add_auth(_authority(zone, serial))
     if query.has_edns:
-        reply.add_ar(dnslib.EDNS0(udp_len=EDNS_BYTES))
+        reply.add_ar(_edns(query))
     return _fitted(reply, query.room)
 
 
@@ -194,12 +196,19 @@ def _fitted(reply: DNSRecord, room: int) -> bytes:
 
     if len(answers) <= most and len(whole := packed(most)) <= room:
         return whole
-    reply.ar = [one for one in reply.ar if one.rtype == dnslib.QTYPE.OPT]
+    reply.ar = [one for one in reply.ar if one.rtype == _OPT]
     if len(answers) <= most and len(whole := packed(most)) <= room:
         return whole
     reply.header.tc = 1
     too_many = bisect_right(range(min(len(answers), most) + 1), room, key=lambda n: len(packed(n)))
     return packed(max(0, too_many - 1))
+
+
+def _edns(query: Query, code: int = 0) -> dnslib.RR:
+    # Whether the client wants signatures comes back. Source: RFC 3225, section 3.
+    wants_signatures = any(one.ttl & _DO for one in query.message.ar if one.rtype == _OPT)
+    flags = "do" if wants_signatures else ""
+    return dnslib.EDNS0(udp_len=EDNS_BYTES, ext_rcode=code, flags=flags)
 
 
 def _reply(query: Query) -> DNSRecord:
