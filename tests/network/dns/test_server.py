@@ -262,6 +262,35 @@ async def test_an_external_name_comes_with_its_addresses() -> None:
         assert addresses(reply) == ["192.0.2.1", "example.org."]
 
 
+async def test_an_external_name_is_asked_for_again_after_a_change() -> None:
+    name = "ext.default.svc.cluster.local"
+
+    def answer(query: dnslib.DNSRecord) -> list[dnslib.DNSRecord]:
+        return answering(f"{query.q.qname} 60 A 192.0.2.1")(query)
+
+    async with serving(answer) as (client, outside):
+        for _ in range(3):
+            assert addresses(await client.ask(name)) == ["192.0.2.1", "example.org."]
+        assert outside.asked == 1
+        client.zone.set_service("default/ext", ServiceRecord(external_name="example.net"))
+        client.server.zone_changed()
+        assert addresses(await client.ask(name)) == ["192.0.2.1", "example.net."]
+
+
+async def test_a_reply_that_a_change_overtakes_is_not_kept() -> None:
+    name = "ext.default.svc.cluster.local"
+
+    def answer(query: dnslib.DNSRecord) -> list[dnslib.DNSRecord]:
+        if str(query.q.qname) == "example.org.":
+            client.zone.set_service("default/ext", ServiceRecord(external_name="example.net"))
+            client.server.zone_changed()
+        return answering(f"{query.q.qname} 60 A 192.0.2.1")(query)
+
+    async with serving(answer) as (client, _):
+        assert addresses(await client.ask(name)) == ["192.0.2.1", "example.org."]
+        assert addresses(await client.ask(name)) == ["192.0.2.1", "example.net."]
+
+
 async def test_without_a_server_outside_the_reply_says_so() -> None:
     async with serving() as (client, _):
         client.server._forwarder.use([])
