@@ -7,6 +7,7 @@ import socket
 import struct
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from typing import Any
 
 import dnslib
 import pytest
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 
 from moorage.api.clock import SystemClock
 from moorage.network.dns.forwarding import Forwarder, is_reply_to, lifetimes
-from moorage.network.dns.messages import UnreadableError, parse_query, replies, resolve
+from moorage.network.dns.messages import UnreadableError, parse_query, question, replies, resolve
 from moorage.network.dns.records import EndpointRecord, PortRecord, ServiceRecord
 from moorage.network.dns.server import DnsServer
 from moorage.network.dns.zone import Zone
@@ -297,6 +298,37 @@ async def test_without_a_server_outside_the_reply_says_so() -> None:
         assert (await client.ask("example.org")).header.rcode == 2
         # The alias is known without it.
         assert addresses(await client.ask("ext.default.svc.cluster.local")) == ["example.org."]
+
+
+async def test_a_server_that_failed_comes_after_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("moorage.network.dns.forwarding._AVOIDED_S", 1000.0)
+
+    def name_server(port: int, address: str) -> Any:
+        answers = answering(f"example.org 60 A {address}")
+        loop = asyncio.get_running_loop()
+        return loop.create_datagram_endpoint(lambda: Outside(answers), ("127.0.0.1", port))
+
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as reserved:
+        reserved.bind(("127.0.0.1", 0))
+        port = reserved.getsockname()[1]
+    second, _ = await name_server(0, "192.0.2.2")
+    servers = [f"127.0.0.1#{port}", f"127.0.0.1#{second.get_extra_info('sockname')[1]}"]
+    forwarder = Forwarder(servers)
+
+    async def answer() -> list[str]:
+        name = ("example", "org")
+        return addresses(dnslib.DNSRecord.parse(await forwarder.ask(question(name, "A"), name)))
+
+    assert await answer() == ["192.0.2.2"]
+    first, _ = await name_server(port, "192.0.2.1")
+    try:
+        assert await answer() == ["192.0.2.2"]
+        # A host whose network changed begins with the first again.
+        forwarder.use(servers)
+        assert await answer() == ["192.0.2.1"]
+    finally:
+        first.close()
+        second.close()
 
 
 async def test_forged_replies_do_not_count() -> None:
