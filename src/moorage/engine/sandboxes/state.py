@@ -96,7 +96,7 @@ async def dial_pod_port(context: EngineContext, sandbox_id: str, port: int) -> C
 def listens_elsewhere(definition: HandlerDefinition) -> bool:
     """Return whether servers of a handler's pods listen in a guest, not in the pod's namespace.
 
-    gVisor's network stack is such a guest, unless it is told to use the namespace's.
+    gVisor's network stack is such a guest, unless configured to use the namespace's.
     """
     options = definition.options
     if isinstance(options, RunscOptions):

@@ -243,7 +243,9 @@ async def _beginning(content: aiohttp.StreamReader) -> bytes:
 
 def _unreachable(error: Exception) -> str:
     """Return why a backend cannot be reached, in upstream's words where it does not answer."""
-    if isinstance(error, aiohttp.ClientConnectorError) and error.os_error.errno in errno.errorcode:
-        reason = os.strerror(error.os_error.errno).lower()
-        return f"dial tcp {error.host}:{error.port}: connect: {reason}"
+    if isinstance(error, aiohttp.ClientConnectorError):
+        number = error.os_error.errno or 0
+        if number in errno.errorcode:
+            reason = os.strerror(number).lower()
+            return f"dial tcp {error.host}:{error.port}: connect: {reason}"
     return str(error) or type(error).__name__
