@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ipaddress
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -40,13 +42,17 @@ def a_slice(
     service: str = "web",
     ports: tuple[dict[str, Any], ...] = ({"port": 8080},),
     kind: str = "IPv4",
+    labels: Mapping[str, str] = MappingProxyType({}),
 ) -> EndpointSlice:
     """A slice of endpoints on this node, each an address or an object."""
     objects = [
         {"addresses": [one], "nodeName": "n1"} if isinstance(one, str) else one for one in endpoints
     ]
-    labels = {"kubernetes.io/service-name": service}
-    metadata = {"name": f"{service}-x", "namespace": "default", "labels": labels}
+    metadata = {
+        "name": f"{service}-x",
+        "namespace": "default",
+        "labels": {"kubernetes.io/service-name": service, **labels},
+    }
     body = {"metadata": metadata, "addressType": kind, "endpoints": objects, "ports": list(ports)}
     return msgspec.convert(body, EndpointSlice)
 

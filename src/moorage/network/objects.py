@@ -73,10 +73,16 @@ class EndpointSlice(Object, frozen=True):
         name = self.metadata.labels.get(SERVICE_NAME)
         return f"{self.metadata.namespace}/{name}" if name else ""
 
+    @property
+    def is_headless(self) -> bool:
+        return HEADLESS in self.metadata.labels
+
 
 SERVICE_NAME = "kubernetes.io/service-name"
 PROXY_NAME = "service.kubernetes.io/service-proxy-name"
 """Label of a Service that another proxy serves."""
+HEADLESS = "service.kubernetes.io/headless"
+"""Label of a slice that no proxy uses: its endpoints are for DNS."""
 
 
 class PolicyPort(Object, frozen=True):

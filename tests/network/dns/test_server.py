@@ -7,6 +7,7 @@ import socket
 import struct
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from typing import Any
 
 import dnslib
 import pytest
@@ -15,8 +16,8 @@ from hypothesis import strategies as st
 
 from moorage.api.clock import SystemClock
 from moorage.network.dns.forwarding import Forwarder, is_reply_to, lifetimes
-from moorage.network.dns.messages import UnreadableError, parse_query
-from moorage.network.dns.records import ServiceRecord
+from moorage.network.dns.messages import UnreadableError, parse_query, question, replies, resolve
+from moorage.network.dns.records import EndpointRecord, PortRecord, ServiceRecord
 from moorage.network.dns.server import DnsServer
 from moorage.network.dns.zone import Zone
 
@@ -175,11 +176,57 @@ async def test_a_reply_that_does_not_fit_is_truncated_and_whole_by_tcp() -> None
     async with serving() as (client, _):
         many = tuple(f"10.96.1.{number}" for number in range(60))
         client.zone.set_service("default/web", ServiceRecord(many))
+        # As many as fit, for resolvers that do not ask by TCP.
         plain = await client.ask(WEB)
-        assert (plain.header.tc, plain.rr) == (1, [])
+        assert (plain.header.tc, plain.header.aa, len(plain.rr)) == (1, 1, 29)
         assert len((await client.ask(WEB, udp_len=4096)).rr) == 60
         (whole,) = await client.ask_by_tcp(WEB)
         assert len(whole.rr) == 60
+
+
+async def test_additional_records_make_way_for_answers() -> None:
+    async with serving() as (client, _):
+        ports = (PortRecord("sql", "tcp", 5432),)
+        ends = tuple(EndpointRecord(f"10.244.0.{number}", "", ports) for number in range(7))
+        client.zone.set_service("default/db", ServiceRecord(endpoints=ends))
+        reply = await client.ask("db.default.svc.cluster.local", "SRV")
+        assert (reply.header.tc, len(reply.rr), reply.ar) == (0, 7, [])
+        roomy = await client.ask("db.default.svc.cluster.local", "SRV", udp_len=1232)
+        assert (len(roomy.rr), len(roomy.ar)) == (7, 8)
+
+
+@given(st.integers(0, 200), st.sampled_from(["A", "SRV"]), st.integers(0, 1500))
+def test_a_reply_is_never_longer_than_the_client_takes(count: int, kind: str, room: int) -> None:
+    zone = Zone("cluster.local", "10.96.0.10")
+    zone.set_namespace("default", is_there=True)
+    ports = (PortRecord("sql", "tcp", 5432),)
+    ends = tuple(EndpointRecord(f"10.244.0.{number}", "", ports) for number in range(count))
+    zone.set_service("default/db", ServiceRecord(endpoints=ends))
+    asked = dnslib.DNSRecord.question("db.default.svc.cluster.local", kind)
+    asked.add_ar(dnslib.EDNS0(udp_len=room))
+    query = parse_query(asked.pack())
+    for reply in replies(query, zone, resolve(zone, query.name, kind).answer, 1):
+        assert len(reply) <= query.room
+        answers = dnslib.DNSRecord.parse(reply)
+        assert len(answers.rr) == count or (answers.header.tc and len(answers.rr) > 5)
+
+
+@pytest.mark.parametrize("target", ["web", "loop", "there", "nope"])
+async def test_an_alias_without_the_records_asked_for_may_be_kept(target: str) -> None:
+    """By the zone's SOA; an alias to itself is given once."""
+    async with serving() as (client, _):
+        for name, other in (
+            ("alias", target),
+            ("loop", "loop"),
+            ("there", "back"),
+            ("back", "there"),
+        ):
+            external = f"{other}.default.svc.cluster.local"
+            client.zone.set_service(f"default/{name}", ServiceRecord(external_name=external))
+        reply = await client.ask("alias.default.svc.cluster.local", "AAAA")
+        assert [one.rtype for one in reply.auth] == [dnslib.QTYPE.SOA]
+        assert len({str(one.rname) for one in reply.rr}) == len(reply.rr) > 0
+        assert reply.header.rcode == (3 if target == "nope" else 0)
 
 
 @pytest.mark.parametrize(
@@ -206,6 +253,15 @@ async def test_another_version_of_edns_is_refused() -> None:
         assert (reply.header.rcode, reply.ar[0].ttl >> 24) == (0, 1)
 
 
+@pytest.mark.parametrize(("flags", "expected"), [("do", 0x8000), ("", 0)])
+async def test_the_wish_for_signatures_comes_back(flags: str, expected: int) -> None:
+    async with serving() as (client, _):
+        query = dnslib.DNSRecord.question(WEB)
+        query.add_ar(dnslib.EDNS0(flags=flags))
+        reply = dnslib.DNSRecord.parse(await client.send(query.pack()))
+        assert reply.ar[0].ttl & 0x8000 == expected
+
+
 async def test_other_names_are_asked_for_outside_and_kept() -> None:
     async with serving(answering("example.org 60 A 192.0.2.1")) as (client, outside):
         for _ in range(3):
@@ -220,12 +276,72 @@ async def test_an_external_name_comes_with_its_addresses() -> None:
         assert addresses(reply) == ["192.0.2.1", "example.org."]
 
 
+async def test_an_external_name_is_asked_for_again_after_a_change() -> None:
+    name = "ext.default.svc.cluster.local"
+
+    def answer(query: dnslib.DNSRecord) -> list[dnslib.DNSRecord]:
+        return answering(f"{query.q.qname} 60 A 192.0.2.1")(query)
+
+    async with serving(answer) as (client, outside):
+        for _ in range(3):
+            assert addresses(await client.ask(name)) == ["192.0.2.1", "example.org."]
+        assert outside.asked == 1
+        client.zone.set_service("default/ext", ServiceRecord(external_name="example.net"))
+        client.server.zone_changed()
+        assert addresses(await client.ask(name)) == ["192.0.2.1", "example.net."]
+
+
+async def test_a_reply_that_a_change_overtakes_is_not_kept() -> None:
+    name = "ext.default.svc.cluster.local"
+
+    def answer(query: dnslib.DNSRecord) -> list[dnslib.DNSRecord]:
+        if str(query.q.qname) == "example.org.":
+            client.zone.set_service("default/ext", ServiceRecord(external_name="example.net"))
+            client.server.zone_changed()
+        return answering(f"{query.q.qname} 60 A 192.0.2.1")(query)
+
+    async with serving(answer) as (client, _):
+        assert addresses(await client.ask(name)) == ["192.0.2.1", "example.org."]
+        assert addresses(await client.ask(name)) == ["192.0.2.1", "example.net."]
+
+
 async def test_without_a_server_outside_the_reply_says_so() -> None:
     async with serving() as (client, _):
         client.server._forwarder.use([])
         assert (await client.ask("example.org")).header.rcode == 2
         # The alias is known without it.
         assert addresses(await client.ask("ext.default.svc.cluster.local")) == ["example.org."]
+
+
+async def test_a_server_that_failed_comes_after_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("moorage.network.dns.forwarding._AVOIDED_S", 1000.0)
+
+    def name_server(port: int, address: str) -> Any:
+        answers = answering(f"example.org 60 A {address}")
+        loop = asyncio.get_running_loop()
+        return loop.create_datagram_endpoint(lambda: Outside(answers), ("127.0.0.1", port))
+
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as reserved:
+        reserved.bind(("127.0.0.1", 0))
+        port = reserved.getsockname()[1]
+    second, _ = await name_server(0, "192.0.2.2")
+    servers = [f"127.0.0.1#{port}", f"127.0.0.1#{second.get_extra_info('sockname')[1]}"]
+    forwarder = Forwarder(servers)
+
+    async def answer() -> list[str]:
+        name = ("example", "org")
+        return addresses(dnslib.DNSRecord.parse(await forwarder.ask(question(name, "A"), name)))
+
+    assert await answer() == ["192.0.2.2"]
+    first, _ = await name_server(port, "192.0.2.1")
+    try:
+        assert await answer() == ["192.0.2.2"]
+        # A host whose network changed begins with the first again.
+        forwarder.use(servers)
+        assert await answer() == ["192.0.2.1"]
+    finally:
+        first.close()
+        second.close()
 
 
 async def test_forged_replies_do_not_count() -> None:

@@ -93,6 +93,35 @@ def test_a_service_that_points_at_pods_gives_their_addresses_too(zone: Zone) -> 
     assert [record.data for record in answer.additional] == ["10.244.0.3", "10.244.0.4"]
 
 
+def test_ports_that_share_a_number_are_one_record(zone: Zone) -> None:
+    ports = (PortRecord("dns", "udp", 53), PortRecord("dns-tcp", "tcp", 53))
+    zone.set_service("default/dns", ServiceRecord(("10.96.0.9",), ports))
+    assert records(zone, f"dns.{SVC}", "SRV") == [(53, named(f"dns.{SVC}"))]
+
+
+def test_a_headless_service_without_ports_exists(zone: Zone) -> None:
+    zone.set_service(
+        "default/bare", service_record(a_service(ip="None"), [a_slice("10.244.0.8", ports=())])
+    )
+    assert records(zone, f"bare.{SVC}", "A") == ["10.244.0.8"]
+    assert zone.answer(named(f"bare.{SVC}"), "SRV") == NO_DATA
+
+
+@pytest.mark.parametrize("address", ["10.0.0.1", "fd00::1"])
+def test_an_external_name_that_is_an_address_is_none(zone: Zone, address: str) -> None:
+    zone.set_service("default/ext", ServiceRecord(external_name=address))
+    assert zone.answer(named(f"ext.{SVC}"), "A") == NO_NAME
+
+
+def test_pods_with_hostnames_have_names_by_a_service_with_an_address(zone: Zone) -> None:
+    ends = a_slice({**an_endpoint("10.244.0.8"), "hostname": "web-0"}, "10.244.0.9")
+    zone.set_service("default/web", service_record(a_service(ip="10.96.0.7"), [ends]))
+    assert records(zone, f"web-0.web.{SVC}", "A") == ["10.244.0.8"]
+    assert records(zone, f"web.{SVC}", "A") == ["10.96.0.7"]
+    assert records(zone, "8.0.244.10.in-addr.arpa", "PTR") == [named(f"web-0.web.{SVC}")]
+    assert zone.answer(named(f"10-244-0-9.web.{SVC}"), "A") == NO_NAME
+
+
 def test_an_external_name_is_to_be_resolved_further(zone: Zone) -> None:
     assert zone.answer(named(f"ext.{SVC}"), "A").alias == ("example", "org")
     assert zone.answer(named(f"ext.{SVC}"), "CNAME").alias is None

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from moorage.network.objects import HEADLESS
 from moorage.network.services.endpoints import Choice, Target, choose, local_endpoints
 from tests.network.objects import HERE, a_service, a_slice, an_endpoint
 
@@ -92,3 +93,12 @@ def test_an_endpoint_in_two_slices_is_one() -> None:
 def test_ready_addresses_of_the_node_are_counted() -> None:
     slices = [a_slice(A, B, an_endpoint(C, ready=False)), a_slice(A, an_endpoint(C, node="n2"))]
     assert local_endpoints(slices, HERE) == 2
+
+
+def test_slices_that_are_for_dns_alone_are_left_out() -> None:
+    service = a_service()
+    slices = [a_slice(A, labels={HEADLESS: ""}), a_slice(B)]
+    port = service.spec.ports[0]
+    assert choose(service, port, slices, "ip", HERE).internal == (Target(B, 8080),)
+    assert choose(service, port, slices[:1], "ip", HERE) == Choice()
+    assert local_endpoints(slices, HERE) == 1

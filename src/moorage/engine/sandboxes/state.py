@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from moorage.engine.context import EngineContext
-from moorage.engine.handlers import HandlerDefinition, ShimOptions
+from moorage.engine.handlers import HandlerDefinition, RunscOptions, ShimOptions
 from moorage.engine.inventory import Sandbox
 from moorage.engine.labels import has_labels
 from moorage.engine.messages import container_status, sandbox_item, sandbox_state, sandbox_status
@@ -94,6 +94,11 @@ async def dial_pod_port(context: EngineContext, sandbox_id: str, port: int) -> C
 
 
 def listens_elsewhere(definition: HandlerDefinition) -> bool:
-    """Return whether servers of a handler's pods listen in a guest, not in the pod's namespace."""
+    """Return whether servers of a handler's pods listen in a guest, not in the pod's namespace.
+
+    gVisor's network stack is such a guest, unless configured to use the namespace's.
+    """
     options = definition.options
+    if isinstance(options, RunscOptions):
+        return options.network != "host" and "--network=host" not in options.global_arguments
     return isinstance(options, ShimOptions) and options.is_virtual_machine

@@ -2,7 +2,8 @@
 
 Each query has a socket of its own, so that its source port cannot be guessed, and an ID of its own;
 a reply counts if it comes from the server asked, has that ID and repeats the question. Servers are
-asked in turn. Source: RFC 5452 (resilience against forged answers).
+asked in their order; one that failed comes after the others for a while.
+Source: RFC 5452 (resilience against forged answers).
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ PORT: Final = 53
 _TRY_S: Final = 2.0
 _ROUNDS: Final = 2
 _MAX_PENDING: Final = 1000
+_AVOIDED_S: Final = 10.0
 _POINTER: Final = 0xC0
 
 
@@ -37,10 +39,12 @@ class Forwarder:
         self._servers = tuple(servers)
         self._stubs = dict(stubs or {})
         self._pending = asyncio.Semaphore(_MAX_PENDING)
+        self._avoided_until: dict[str, float] = {}
 
     def use(self, servers: Sequence[str]) -> None:
         """Ask these servers from now on."""
         self._servers = tuple(servers)
+        self._avoided_until.clear()
 
     async def ask(self, query: bytes, name: Name, *, by_tcp: bool = False) -> bytes:
         """Return the reply of the first server that gives one, under the query's ID.
@@ -54,21 +58,31 @@ class Forwarder:
             raise NoUpstreamError(f"{_MAX_PENDING} queries wait for answers")
         problem: object = ""
         async with self._pending:
-            for server in servers * _ROUNDS:
+            for server in self._in_order(servers) * _ROUNDS:
                 try:
                     async with asyncio.timeout(_TRY_S):
                         answer = await (_ask_tcp if by_tcp else _ask_udp)(server, query)
                 except (OSError, TimeoutError) as error:
                     problem = f"{server}: {error or 'no answer'}"
+                    self._avoided_until[server] = _now_s() + _AVOIDED_S
                 else:
+                    self._avoided_until.pop(server, None)
                     return query[:2] + answer[2:]
         raise NoUpstreamError(str(problem))
+
+    def _in_order(self, servers: tuple[str, ...]) -> tuple[str, ...]:
+        now_s = _now_s()
+        return tuple(sorted(servers, key=lambda one: self._avoided_until.get(one, 0.0) > now_s))
 
     def _servers_of(self, name: Name) -> tuple[str, ...]:
         for at in range(len(name)):
             if name[at:] in self._stubs:
                 return tuple(self._stubs[name[at:]])
         return self._servers
+
+
+def _now_s() -> float:
+    return asyncio.get_running_loop().time()
 
 
 async def _ask_udp(server: str, query: bytes) -> bytes:

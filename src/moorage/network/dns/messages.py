@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import random
 import struct
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -26,11 +27,13 @@ FORMERR, SERVFAIL, NXDOMAIN, NOTIMP, REFUSED, BADVERS = 1, 2, 3, 4, 5, 16
 _REFRESH_S, _RETRY_S, _EXPIRE_S = 7200, 1800, 86400
 _TRANSFERS: Final = (251, 252)
 _INTERNET: Final = 1
+_OPT: Final = dnslib.QTYPE.OPT
+_DO: Final = 0x8000
 _MAX_ALIASES: Final = 8
 _MAX_RECORDS: Final = 8
 """A question, EDNS and a signature, and some to be refused with a reason."""
-_RECORD_BYTES: Final = 16
-"""The shortest record: a compressed name, and an address."""
+_MIN_RECORD_BYTES: Final = 12
+"""A record whose name is a pointer, without its data."""
 _ORDERS: Final = 4
 """Different orders of several addresses that are kept of an answer."""
 
@@ -65,7 +68,7 @@ def parse_query(data: bytes, *, by_tcp: bool = False) -> Query:
         message = DNSRecord.parse(data)
     except (dnslib.DNSError, ValueError, IndexError, RecursionError) as error:
         raise UnreadableError(str(error)) from error
-    options = [one for one in message.ar if one.rtype == dnslib.QTYPE.OPT]
+    options = [one for one in message.ar if one.rtype == _OPT]
     room = PLAIN_BYTES
     if options:
         room = max(PLAIN_BYTES, min(int(options[0].rclass), EDNS_BYTES))
@@ -79,7 +82,7 @@ def parse_query(data: bytes, *, by_tcp: bool = False) -> Query:
 def refusal_of(query: Query) -> int:
     """Return the code that refuses a query that no server would answer, 0 for any other."""
     header, message = query.message.header, query.message
-    options = [one for one in message.ar if one.rtype == dnslib.QTYPE.OPT]
+    options = [one for one in message.ar if one.rtype == _OPT]
     if header.opcode != 0:
         return NOTIMP
     if len(message.questions) != 1 or len(options) > 1 or message.rr or message.auth:
@@ -96,7 +99,7 @@ def error_reply(query: Query, code: int) -> bytes:
     reply = _reply(query)
     reply.header.rcode = code & 0xF
     if query.has_edns:
-        reply.add_ar(dnslib.EDNS0(udp_len=EDNS_BYTES, ext_rcode=code >> 4))
+        reply.add_ar(_edns(query, code >> 4))
     return bytes(reply.pack())
 
 
@@ -135,6 +138,7 @@ class Resolved:
 def resolve(zone: Zone, name: Name, kind: str) -> Resolved:
     """Return the answer for a name that is the zone's, following aliases within the zone."""
     records: list[Record] = []
+    followed = {name}
     answer = zone.answer(name, kind)
     for _ in range(_MAX_ALIASES):
         records += answer.records
@@ -142,8 +146,12 @@ def resolve(zone: Zone, name: Name, kind: str) -> Resolved:
             break
         if not zone.is_ours(answer.alias):
             return Resolved(Answer(tuple(records)), answer.alias)
+        if answer.alias in followed:
+            return Resolved(Answer(tuple(records), is_empty=True))
+        followed.add(answer.alias)
         answer = zone.answer(answer.alias, kind)
-    return Resolved(Answer(tuple(records), answer.additional, exists=answer.exists))
+    exists, is_empty = answer.exists, not answer.records
+    return Resolved(Answer(tuple(records), answer.additional, exists=exists, is_empty=is_empty))
 
 
 def replies(
@@ -151,14 +159,15 @@ def replies(
 ) -> list[bytes]:
     """Return the reply in some orders of its addresses, so that clients share them evenly.
 
-    `more` are records of an alias elsewhere. A reply that does not fit says so instead.
+    `more` are records of an alias elsewhere. A reply that is too long has what fits, and says so.
     """
     records = list(answer.records)
-    if (len(records) + len(answer.additional)) * _RECORD_BYTES > query.room:
-        return [_truncated(query)]
     orders = [records]
     if len(records) > 1 and records[0].type != "CNAME":
-        mixed = random.sample(records, len(records))
+        # A headless Service may have thousands: no more are written than could fit, and one that
+        # shows that there are others.
+        most = query.room // _MIN_RECORD_BYTES + 1
+        mixed = random.sample(records, min(len(records), most))
         orders = [mixed[at:] + mixed[:at] for at in range(min(len(mixed), _ORDERS))]
     return [_encoded(query, zone, answer, order, serial, more) for order in orders]
 
@@ -182,23 +191,43 @@ def _encoded(
         reply.add_answer(_resource_record(record, asked if record.name == query.name else None))
     for record in more:
         reply.add_answer(record)
-    for record in answer.additional:
+    for record in answer.additional[: query.room // _MIN_RECORD_BYTES]:
         reply.add_ar(_resource_record(record, None))
-    if not records or not answer.exists:
+    if not records or answer.is_empty or not answer.exists:
         reply.header.rcode = 0 if answer.exists else NXDOMAIN
         reply.add_auth(_authority(zone, serial))
     if query.has_edns:
-        reply.add_ar(dnslib.EDNS0(udp_len=EDNS_BYTES))
-    packed = bytes(reply.pack())
-    return packed if len(packed) <= query.room else _truncated(query)
+        reply.add_ar(_edns(query))
+    return _fitted(reply, query.room)
 
 
-def _truncated(query: Query) -> bytes:
-    reply = _reply(query)
+def _fitted(reply: DNSRecord, room: int) -> bytes:
+    """Return a reply in at most `room` bytes.
+
+    Additional records go first, silently. Of the answers as many are left as fit, for resolvers
+    that do not ask again by TCP. Source: RFC 2181, section 9.
+    """
+    answers, most = reply.rr, room // _MIN_RECORD_BYTES
+
+    def packed(count: int) -> bytes:
+        reply.rr = answers[:count]
+        return bytes(reply.pack())
+
+    if len(answers) <= most and len(whole := packed(most)) <= room:
+        return whole
+    reply.ar = [one for one in reply.ar if one.rtype == _OPT]
+    if len(answers) <= most and len(whole := packed(most)) <= room:
+        return whole
     reply.header.tc = 1
-    if query.has_edns:
-        reply.add_ar(dnslib.EDNS0(udp_len=EDNS_BYTES))
-    return bytes(reply.pack())
+    too_many = bisect_right(range(min(len(answers), most) + 1), room, key=lambda n: len(packed(n)))
+    return packed(max(0, too_many - 1))
+
+
+def _edns(query: Query, code: int = 0) -> dnslib.RR:
+    # Whether the client wants signatures comes back. Source: RFC 3225, section 3.
+    wants_signatures = any(one.ttl & _DO for one in query.message.ar if one.rtype == _OPT)
+    flags = "do" if wants_signatures else ""
+    return dnslib.EDNS0(udp_len=EDNS_BYTES, ext_rcode=code, flags=flags)
 
 
 def _reply(query: Query) -> DNSRecord:

@@ -30,16 +30,24 @@ log = Log(__name__)
 
 
 def service_record(service: Service, slices: Iterable[EndpointSlice]) -> ServiceRecord:
-    """Return the record of a Service."""
+    """Return the record of a Service. One with an address of its own has endpoints by hostname."""
     spec = service.spec
     if spec.type == "ExternalName":
         return ServiceRecord(external_name=spec.external_name)
+    endpoints = _endpoints(slices)
     if spec.cluster_ip not in ("", "None"):
         ports = tuple(
             PortRecord(port.name, (port.protocol or "TCP").lower(), port.port)
             for port in spec.ports
         )
-        return ServiceRecord(addresses=spec.cluster_ips or (spec.cluster_ip,), ports=ports)
+        # Beyond the specification, as CoreDNS: a StatefulSet's pods have names by such a Service.
+        named = tuple(one for one in endpoints if one.hostname)
+        return ServiceRecord(spec.cluster_ips or (spec.cluster_ip,), ports, named)
+    return ServiceRecord(endpoints=endpoints)
+
+
+def _endpoints(slices: Iterable[EndpointSlice]) -> tuple[EndpointRecord, ...]:
+    """Return the ready endpoints of a Service's slices."""
     endpoints: dict[tuple[str, str], EndpointRecord] = {}
     for one in slices:
         ports = tuple(
@@ -56,7 +64,7 @@ def service_record(service: Service, slices: Iterable[EndpointSlice]) -> Service
                 known = endpoints.get((address, hostname))
                 more = tuple(dict.fromkeys((*known.ports, *ports))) if known else ports
                 endpoints[address, hostname] = EndpointRecord(address, hostname, more)
-    return ServiceRecord(endpoints=tuple(endpoints.values()))
+    return tuple(endpoints.values())
 
 
 class RecordSender:

@@ -1,7 +1,7 @@
 """Zone: answers for names of the cluster, from the records of Services. Pure.
 
     SERVICE.NAMESPACE.svc.ZONE                A, AAAA, SRV of all ports; CNAME of an external name
-    HOSTNAME.SERVICE.NAMESPACE.svc.ZONE       A, AAAA of endpoints of a headless Service
+    HOSTNAME.SERVICE.NAMESPACE.svc.ZONE       A, AAAA of endpoints; if headless, by address too
     _PORT._PROTOCOL.SERVICE.NAMESPACE.svc…    SRV
     10-0-0-1.NAMESPACE.pod.ZONE               A, of any address
     1.0.0.10.in-addr.arpa                     PTR
@@ -39,12 +39,16 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Records of a name; without any, whether it exists at all. `alias` is to be resolved too."""
+    """Records of a name; without any, whether it exists at all. `alias` is to be resolved too.
+
+    `is_empty` says that the records are aliases, which lead to a name without such records.
+    """
 
     records: tuple[Record, ...] = ()
     additional: tuple[Record, ...] = ()
     exists: bool = True
     alias: Name | None = None
+    is_empty: bool = False
 
 
 NO_NAME: Final = Answer(exists=False)
@@ -139,7 +143,8 @@ class Zone:
             return NO_NAME
         full = (service, space, "svc", *self.name)
         if record.external_name:
-            if labels:
+            # What looks like an address is no name, as the API's documentation says.
+            if labels or _is_address(record.external_name):
                 return NO_NAME
             target = tuple(record.external_name.lower().rstrip(".").split("."))
             is_name = all(0 < len(label) <= _MAX_LABEL for label in target)
@@ -223,7 +228,8 @@ def _ports(
         return not protocol or (one.name.lower(), one.protocol) == (port, protocol)
 
     if record.addresses:
-        numbers = [one.number for one in record.ports if is_wanted(one)]
+        # Two protocols may share a number.
+        numbers = dict.fromkeys(one.number for one in record.ports if is_wanted(one))
         if not numbers:
             return NO_NAME
         records = [Record(name, "SRV", (number, full)) for number in numbers]
@@ -233,7 +239,7 @@ def _ports(
         return Answer(tuple(records), tuple(additional))
     ends = [one for one in record.endpoints if any(map(is_wanted, one.ports))]
     if not ends:
-        return NO_NAME
+        return NO_NAME if protocol else NO_DATA
     return _pointing(name, full, ends, is_wanted) if kind in ("SRV", "ANY") else NO_DATA
 
 
@@ -257,6 +263,14 @@ def _pointing(
 def _label(endpoint: EndpointRecord) -> str:
     """Return the label of an endpoint: its hostname, else its address with dashes."""
     return endpoint.hostname.lower() or endpoint.address.replace(".", "-").replace(":", "-")
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _address_record(name: Name, address: str) -> Record:

@@ -84,6 +84,7 @@ def local_endpoints(slices: Iterable[EndpointSlice], place: Place) -> int:
         {
             address
             for one in slices
+            if not one.is_headless
             for endpoint in one.endpoints
             if endpoint.is_ready and endpoint.node_name == place.node
             for address in endpoint.addresses
@@ -96,7 +97,7 @@ def _candidates(
 ) -> list[_Candidate]:
     found: dict[Target, _Candidate] = {}
     for one in slices:
-        if one.address_type != ADDRESS_TYPES[family]:
+        if one.is_headless or one.address_type != ADDRESS_TYPES[family]:
             continue
         for slice_port in one.ports:
             is_same = (slice_port.name or "") == port.name and (slice_port.protocol or "TCP") == (

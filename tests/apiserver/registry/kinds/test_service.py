@@ -146,19 +146,29 @@ def test_fields_that_a_new_type_does_not_have_are_dropped(
 
 
 @pytest.mark.parametrize("type_", ["ClusterIP", "ExternalName"])
-def test_node_ports_that_a_user_did_not_change_go_with_the_type(type_: str) -> None:
-    def updated(*ports: int) -> list[Any]:
-        spec: dict[str, Any] = {"type": "NodePort", "ports": [{"port": 80, "nodePort": 30001}]}
-        wanted = [{"port": 80, "nodePort": number} for number in ports]
-        new: dict[str, Any] = {
-            "metadata": {"name": "s"}, "spec": {**spec, "type": type_, "ports": wanted},
-        }  # fmt: skip
-        KINDS["Service"].strategy.prepare_update(new, {"metadata": {"name": "s"}, "spec": spec})
-        return [port.get("nodePort") for port in new["spec"]["ports"]]
+@pytest.mark.parametrize(
+    ("wanted", "kept"),
+    [
+        ([30001, 30002], [None, None]),
+        # A port that was removed, or lost its number, is no change of the others' numbers.
+        ([30002], [None]),
+        ([None, 30002], [None, None]),
+        ([0, 30001], [None, None]),
+        # One that was changed too is refused by validation.
+        ([30001, 30003], [30001, 30003]),
+    ],
+)
+def test_node_ports_that_a_user_did_not_change_go_with_the_type(
+    wanted: list[int | None], kept: list[int | None], type_: str
+) -> None:
+    def spec(kind: str, numbers: list[int | None]) -> dict[str, Any]:
+        return {"type": kind, "ports": [{"port": 80 + at, "nodePort": number}
+                for at, number in enumerate(numbers)]}  # fmt: skip
 
-    assert updated(30001) == [None]
-    # One that was changed too is refused by validation.
-    assert updated(30002) == [30002]
+    new = {"metadata": {"name": "s"}, "spec": spec(type_, wanted)}
+    old = {"metadata": {"name": "s"}, "spec": spec("NodePort", [30001, 30002])}
+    KINDS["Service"].strategy.prepare_update(new, old)
+    assert [port.get("nodePort") for port in new["spec"]["ports"]] == kept
 
 
 def test_without_affinity_its_settings_go() -> None:

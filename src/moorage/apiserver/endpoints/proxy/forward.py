@@ -7,6 +7,8 @@ Source: apimachinery `util/proxy` of Kubernetes 1.36.
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 import ssl
 from http import HTTPStatus
 from typing import Self
@@ -139,7 +141,7 @@ class Proxy:
             raise ConnectionResetError(f"the proxied connection broke: {error}") from error
         except (aiohttp.ClientError, TimeoutError, ValueError) as error:
             raise UnavailableError(
-                f"error trying to reach service: {error or type(error).__name__}"
+                f"error trying to reach service: {_unreachable(error)}"
             ) from error
 
     async def _upgraded(
@@ -237,3 +239,13 @@ async def _beginning(content: aiohttp.StreamReader) -> bytes:
         if size > PAGE_BYTES:
             break
     return b"".join(pieces)
+
+
+def _unreachable(error: Exception) -> str:
+    """Return why a backend cannot be reached, in upstream's words where it does not answer."""
+    if isinstance(error, aiohttp.ClientConnectorError):
+        number = error.os_error.errno or 0
+        if number in errno.errorcode:
+            reason = os.strerror(number).lower()
+            return f"dial tcp {error.host}:{error.port}: connect: {reason}"
+    return str(error) or type(error).__name__

@@ -105,10 +105,13 @@ def _drop_unchanged(spec: Obj, was: Obj, *fields: str) -> None:
 
 
 def _drop_unchanged_node_ports(spec: Obj, was: Obj) -> None:
-    ports, before = spec.get("ports", ()), was.get("ports", ())
-    if {port.get("nodePort") for port in ports} == {port.get("nodePort") for port in before}:
-        for port in ports:
+    if _node_ports(spec) <= _node_ports(was):
+        for port in spec.get("ports", ()):
             port.pop("nodePort", None)
+
+
+def _node_ports(spec: Obj) -> set[int]:
+    return {port["nodePort"] for port in spec.get("ports", ()) if port.get("nodePort")}
 
 
 def _has_addresses(spec: Obj) -> bool:
