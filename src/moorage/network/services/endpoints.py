@@ -119,7 +119,7 @@ def _candidates(
 
 
 def _is_allowed(address: Address) -> bool:
-    """Say whether an endpoint may have an address, whoever wrote its slice.
+    """Say whether an endpoint may have an address, whatever its slice says.
 
     Source: apimachinery `ValidateEndpointIP`.
     """
