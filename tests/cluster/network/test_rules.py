@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from moorage.api.host_ports import Listener
 from moorage.cluster.network.rules import (
     chain_name,
     guard_script,
@@ -62,6 +63,26 @@ def test_a_host_that_filters_lets_pods_through(saved: str) -> None:
     script = setup_script(OURS, saved)
     assert f"-A {CHAIN} -s 198.51.100.0/24 -j ACCEPT" in script
     assert f"-I FORWARD 1 -j {CHAIN}" in script
+
+
+@pytest.mark.parametrize(
+    "saved",
+    [
+        OPEN_FILTER.replace("INPUT ACCEPT", "INPUT DROP"),
+        OPEN_FILTER.replace("COMMIT", "-A INPUT -j ufw-before-input\nCOMMIT"),
+    ],
+)
+def test_a_host_that_filters_lets_pods_reach_the_dns_and_the_api(saved: str) -> None:
+    ours = replace(OURS, listeners=(Listener("API server", str(OURS.gateway), 6443),))
+    script = setup_script(ours, saved)
+    source = f"-A {CHAIN}-IN -s 198.51.100.0/24"
+    assert f"{source} -d 198.51.100.2/32 -p udp -m udp --dport 53 -j ACCEPT" in script
+    assert f"{source} -d 198.51.100.2/32 -p tcp -m tcp --dport 53 -j ACCEPT" in script
+    assert f"{source} -d 198.51.100.1/32 -p tcp -m tcp --dport 6443 -j ACCEPT" in script
+    assert f"-I INPUT 1 -j {CHAIN}-IN" in script
+    again = saved.replace("COMMIT", f":{CHAIN}-IN - [0:0]\n-A INPUT -j {CHAIN}-IN\nCOMMIT")
+    assert "-I INPUT" not in setup_script(ours, again)
+    assert f"-D INPUT -j {CHAIN}-IN" in removal_script(ours, again)
 
 
 def test_our_own_jump_is_no_filtering() -> None:

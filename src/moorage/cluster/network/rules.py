@@ -3,6 +3,7 @@
     nat     PREROUTING, OUTPUT ─▶ CHAIN-PORTS   the cluster's own ports are no host ports
             POSTROUTING        ─▶ CHAIN         pods have the host's address outside
     filter  FORWARD            ─▶ CHAIN         service addresses are refused; pods pass
+            INPUT              ─▶ CHAIN-IN      pods reach the DNS and the API
             OUTPUT             ─▶ CHAIN-OUT     service addresses are refused
 
 Pure: the input is the output of `iptables-save`, the result a script for `iptables-restore`, which
@@ -82,7 +83,18 @@ def output_chain_name(network: PodNetwork) -> str:
     return f"{chain_name(network)}-OUT"
 
 
-_CHAIN_NAMES = (chain_name, mark_chain_name, ports_chain_name, output_chain_name)
+def input_chain_name(network: PodNetwork) -> str:
+    """Return the chain that lets pods reach the DNS and the API on a host that filters."""
+    return f"{chain_name(network)}-IN"
+
+
+_CHAIN_NAMES = (
+    chain_name,
+    mark_chain_name,
+    ports_chain_name,
+    output_chain_name,
+    input_chain_name,
+)
 
 
 def setup_script(network: PodNetwork, saved: str, *, refuses_for_host: bool = True) -> str:
@@ -106,7 +118,7 @@ def setup_script(network: PodNetwork, saved: str, *, refuses_for_host: bool = Tr
         f"-A {chain} -s {pods} ! -d {_MULTICAST} -j MASQUERADE",
         *_jump(tables.get("nat"), "POSTROUTING", chain),
     ]
-    is_filtered = filtering is not None and _filters_forwarding(network, filtering)
+    is_filtered = filtering is not None and _filters(filtering, "FORWARD", chain)
     forwarding = _refusals(network, chain, f"-s {pods} ")
     if is_filtered:
         related = "-m conntrack --ctstate RELATED,ESTABLISHED,DNAT"
@@ -118,7 +130,26 @@ def setup_script(network: PodNetwork, saved: str, *, refuses_for_host: bool = Tr
         forwarding = [f":{chain} - [0:0]", *forwarding, *_jump(filtering, "FORWARD", chain)]
     sending = _sending(network, filtering, refuses=refuses_for_host)
     # Writing to a table creates it permanently, so the script has no table without commands.
-    return _script({"nat": nat, "filter": [*forwarding, *sending]})
+    receiving = _receiving(network, filtering)
+    return _script({"nat": nat, "filter": [*forwarding, *receiving, *sending]})
+
+
+def _receiving(network: PodNetwork, filtering: _Table | None) -> list[str]:
+    """Return the rules for pods' packets to the cluster DNS and the API, if the host filters."""
+    own = input_chain_name(network)
+    if filtering is None or not _filters(filtering, "INPUT", own):
+        return []
+    pods = f"-A {own} -s {network.subnet}"
+    dns = [
+        f"{pods} -d {network.dns_address}/32 -p {kind} -m {kind} --dport 53 -j ACCEPT"
+        for kind in ("udp", "tcp")
+    ]
+    api = [
+        f"{pods} -d {one.address}/32 -p tcp -m tcp --dport {one.port} -j ACCEPT"
+        for one in network.listeners
+        if one.address == str(network.gateway)
+    ]
+    return [f":{own} - [0:0]", *dns, *api, *_jump(filtering, "INPUT", own)]
 
 
 def guard_script(
@@ -215,9 +246,9 @@ def removal_script(network: PodNetwork, saved: str) -> str:
     return _script({table.name: _removal(network, table) for table in _tables(saved)})
 
 
-def _filters_forwarding(network: PodNetwork, table: _Table) -> bool:
-    return table.policies.get("FORWARD") != "ACCEPT" or any(
-        rule.chain == "FORWARD" and rule.target != chain_name(network) for rule in table.rules
+def _filters(table: _Table, parent: str, own: str) -> bool:
+    return table.policies.get(parent) != "ACCEPT" or any(
+        rule.chain == parent and rule.target != own for rule in table.rules
     )
 
 
