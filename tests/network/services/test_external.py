@@ -1,4 +1,4 @@
-"""External addresses: who has one, whoever names it."""
+"""External addresses: which of the Services that name one has it."""
 
 from __future__ import annotations
 

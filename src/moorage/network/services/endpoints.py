@@ -118,7 +118,7 @@ def _candidates(
 
 
 def _is_allowed(address: Address) -> bool:
-    """Say whether an endpoint may have an address, whoever wrote its slice.
+    """Say whether an endpoint may have an address, also in a slice that a user wrote.
 
     Source: apimachinery `ValidateEndpointIP`.
     """

@@ -35,9 +35,8 @@ from moorage.apiserver.registry.kind import (
     proxy_subresource,
     status_subresource,
 )
-from moorage.apiserver.registry.kinds.endpoints import endpoint_address_errors
 from moorage.apiserver.registry.preparation import keep_spec, keep_status
-from moorage.apiserver.registry.validation.addresses import ip_errors
+from moorage.apiserver.registry.validation.addresses import endpoint_address_errors, ip_errors
 from moorage.apiserver.registry.validation.containers import port_number_errors
 from moorage.apiserver.registry.validation.go_shapes import SERVICE_PORT, go_struct
 from moorage.apiserver.registry.validation.metadata import label_errors

@@ -166,3 +166,33 @@ def _network_text(network: Network) -> str:
     """Return a network as Go prints it: an IPv4-mapped one as the IPv4 network."""
     mapped = getattr(network.network_address, "ipv4_mapped", None)
     return f"{mapped}/{network.prefixlen - _IPV4_LENGTH}" if mapped else str(network)
+
+
+_LINK_LOCAL_MULTICAST: tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...] = (
+    ipaddress.IPv4Network("224.0.0.0/24"),
+    # Any flags with the scope of a link, as Go's IsLinkLocalMulticast.
+    *(ipaddress.IPv6Network(f"ff{flags:x}2::/16") for flags in range(16)),
+)
+
+
+def endpoint_address_errors(address: str, path: str) -> list[FieldError]:
+    """Return the error of an IP address at a field path, if it cannot be an endpoint's."""
+    try:
+        parsed = ipaddress.ip_address(address)
+        # Go reads an IPv4-mapped address as the IPv4 address.
+        parsed = getattr(parsed, "ipv4_mapped", None) or parsed
+    except ValueError:
+        message = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
+        return [FieldError.invalid(path, address, message)]
+    for is_wrong, what in (
+        (parsed.is_unspecified, "may not be unspecified (0.0.0.0 or ::)"),
+        (parsed.is_loopback, "may not be in the loopback range (127.0.0.0/8, ::1/128)"),
+        (parsed.is_link_local, "may not be in the link-local range (169.254.0.0/16, fe80::/10)"),
+        (
+            any(parsed in network for network in _LINK_LOCAL_MULTICAST),
+            "may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)",
+        ),
+    ):
+        if is_wrong:
+            return [FieldError.invalid(path, address, what)]
+    return []
