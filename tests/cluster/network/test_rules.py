@@ -18,6 +18,7 @@ from moorage.cluster.network.rules import (
     guard_script,
     has_service_proxy,
     mark_chain_name,
+    missing_rules,
     removal_script,
     setup_script,
 )
@@ -83,6 +84,24 @@ def test_a_host_that_filters_lets_pods_reach_the_dns_and_the_api(saved: str) -> 
     again = saved.replace("COMMIT", f":{CHAIN}-IN - [0:0]\n-A INPUT -j {CHAIN}-IN\nCOMMIT")
     assert "-I INPUT" not in setup_script(ours, again)
     assert f"-D INPUT -j {CHAIN}-IN" in removal_script(ours, again)
+
+
+def test_what_a_reloaded_firewall_removed_is_known() -> None:
+    script = setup_script(OURS, OPEN_FILTER + nat())
+    rules = [line for line in script.splitlines() if line.startswith("-A")]
+    jumps = [line.replace("-I ", "-A ").replace(" 1 ", " ", 1) for line in script.splitlines()
+             if line.startswith("-I")]  # fmt: skip
+    chains = {line.split()[1] for line in rules}
+    open_chains = ":INPUT ACCEPT [0:0]\n:FORWARD ACCEPT [0:0]\n"
+    saved = "\n".join(
+        f"{table}\n{parents}" + "".join(f":{name} - [0:0]\n" for name in sorted(chains))
+        + "\n".join((*rules, *jumps, "COMMIT"))
+        for table, parents in (("*nat", ""), ("*filter", open_chains))
+    )  # fmt: skip
+    assert not missing_rules(setup_script(OURS, saved), saved)
+    reloaded = saved.replace(f"-A POSTROUTING -j {CHAIN}\n", "")
+    assert missing_rules(setup_script(OURS, reloaded), reloaded) == {f"-I POSTROUTING 1 -j {CHAIN}"}
+    assert missing_rules(setup_script(OURS, OPEN_FILTER), OPEN_FILTER) >= set(rules)
 
 
 def test_our_own_jump_is_no_filtering() -> None:

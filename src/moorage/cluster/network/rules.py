@@ -176,6 +176,16 @@ def guard_script(
     return _script({"nat": nat, "filter": [*forwarding, *sending]})
 
 
+def missing_rules(script: str, saved: str) -> frozenset[str]:
+    """Return the lines of a setup script that the saved rules do not have."""
+    present = set(saved.splitlines())
+    return frozenset(
+        line
+        for line in script.splitlines()
+        if line.startswith("-I ") or (line.startswith("-A ") and line not in present)
+    )
+
+
 def has_service_proxy(saved: str) -> bool:
     """Return whether a Kubernetes service proxy has rules here; its addresses may be the same."""
     return any(_PROXY_CHAIN in table.chains for table in _tables(saved))

@@ -17,12 +17,14 @@ from ipaddress import IPv4Network
 from pathlib import Path
 from typing import Any
 
+from moorage.api.clock import Clock, sleep_unless_set
 from moorage.api.logs import Log
 from moorage.cluster.host import Inventory
 from moorage.cluster.network.rules import (
     guard_script,
     has_service_proxy,
     mark_chain_name,
+    missing_rules,
     removal_script,
     setup_script,
 )
@@ -94,6 +96,7 @@ _IPVS_INTERFACE = "kube-ipvs0"
 _LOCK_WAIT_S = 10
 _DEADLINE_S = 20.0
 _ATTEMPTS = 3
+_LOOK_S, _GATHER_S = 60.0, 1.0
 
 log = Log(__name__)
 
@@ -130,6 +133,34 @@ async def set_up(network: PodNetwork, host: Inventory, configurations: Path) -> 
     if complaint:
         log.warning("pods have no egress and no host ports", reason=complaint)
     return NetworkState(complaint)
+
+
+async def keep(network: PodNetwork, host: Inventory, touched: asyncio.Event, clock: Clock) -> None:
+    """Add the rules again when another program removes them, until cancelled.
+
+    A firewall that is reloaded removes all that it did not write. `touched` is set when another
+    program changes rules; without it they are looked at now and then.
+    """
+    # What the kernel writes otherwise than the script is never found.
+    unlike = await _missing_rules(network, host)
+    while True:
+        await sleep_unless_set(clock, _LOOK_S, touched)
+        touched.clear()
+        await clock.sleep(_GATHER_S)
+        if await _missing_rules(network, host) - unlike:
+            complaint = await _make_rules(network, host)
+            log.warning("another program removed the network's rules; added again")
+            if complaint:
+                log.warning("pods have no egress and no host ports", reason=complaint)
+
+
+async def _missing_rules(network: PodNetwork, host: Inventory) -> frozenset[str]:
+    try:
+        saved = await _saved_rules(host)
+    except CommandError as error:
+        log.warning("the network's rules cannot be read", reason=error)
+        return frozenset()
+    return missing_rules(_script(network, saved), saved)
 
 
 async def remove(network: PodNetwork, host: Inventory) -> None:

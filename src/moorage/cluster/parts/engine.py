@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
+from moorage.api.clock import SystemClock
 from moorage.api.host_ports import Listener
 from moorage.api.logs import Log
 from moorage.cluster.engine.plan import EnginePlan, plan_engine, prepare_host
 from moorage.cluster.images import PAUSE, NoPauseError, catalogue
 from moorage.cluster.images.listing import import_images
 from moorage.cluster.layout import Layout
-from moorage.cluster.network import set_up
+from moorage.cluster.network import keep, set_up
 from moorage.cluster.settings import Settings
 from moorage.cluster.supervision.readiness import notify_ready
 from moorage.engine.engine import running
 from moorage.engine.images.store import ImageStore
+from moorage.linux.nftables_events import NftablesEvents
 from moorage.linux.trust import PASSABLE, make_private
 
 log = Log(__name__)
@@ -40,7 +44,29 @@ async def run(layout: Layout, settings: Settings) -> None:
         await bring_images(plan, engine.images)
         async with engine.serving():
             notify_ready()
-            await asyncio.get_running_loop().create_future()
+            if network.complaint:
+                await asyncio.get_running_loop().create_future()
+            with _rules_touched() as touched:
+                await keep(plan.network, host, touched, SystemClock())
+
+
+@contextmanager
+def _rules_touched() -> Iterator[asyncio.Event]:
+    """Yield an event that is set when another program changes nftables, if the kernel says so."""
+    touched = asyncio.Event()
+    try:
+        events = NftablesEvents()
+    except OSError as error:
+        log.info("changes of packet filter rules are not reported", reason=error)
+        yield touched
+        return
+    loop = asyncio.get_running_loop()
+    loop.add_reader(events, lambda: touched.set() if events.read() else None)
+    try:
+        yield touched
+    finally:
+        loop.remove_reader(events)
+        events.close()
 
 
 def with_stream_port(plan: EnginePlan) -> EnginePlan:
