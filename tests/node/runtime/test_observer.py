@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import grpc
 
-from moorage.node.pod_facts.labels import OWNER, POD_UID
+from moorage.node.pod_facts.labels import MESSAGE_PATH, OWNER, POD_UID
 from moorage.node.runtime.observer import Observer
 from moorage.wire.cri import CriError, pb
 from tests.clocks import FakeClock, settle
@@ -162,6 +163,26 @@ async def test_a_pod_read_again_is_whole_and_no_other_pod_changes() -> None:
     assert [container.name for container in node.observer.view(MINE).alive] == ["app"]
     assert node.sandbox_ids(OTHERS) == [others]
     assert node.notified == [MINE]
+
+
+async def test_a_termination_message_stays_when_its_file_is_gone(tmp_path: Path) -> None:
+    """The files of a pod that has ended are removed while the engine still reports events."""
+    node, file = Node(), tmp_path / "message"
+    sandbox = await node.add_sandbox()
+    config = pb.ContainerConfig(
+        metadata=pb.ContainerMetadata(name="app"),
+        labels={POD_UID: MINE, OWNER: "c1_n1"},
+        annotations={MESSAGE_PATH: "/dev/termination-log"},
+        mounts=[pb.Mount(container_path="/dev/termination-log", host_path=str(file))],
+    )
+    container = await node.engine.create_container(sandbox, config, pb.PodSandboxConfig())
+    await node.engine.start_container(container)
+    file.write_text("done")
+    await node.engine.stop_container(container, 0)
+    await node.observer.refresh_pod(MINE)
+    file.unlink()
+    await node.observer.refresh_pod(MINE)
+    assert [one.message for one in node.observer.view(MINE).containers] == ["done"]
 
 
 async def test_an_engine_without_events_is_listed_each_period() -> None:

@@ -111,6 +111,24 @@ def test_a_last_state_whose_record_is_gone_is_kept(old: Wire, code: int) -> None
     assert status.last_state.terminated.exit_code == code
 
 
+@pytest.mark.parametrize("place", ["state", "lastState"])
+def test_a_message_that_was_reported_stays_when_its_file_is_gone(place: str) -> None:
+    """An agent that starts after the pod has ended does not find it."""
+    before = {"terminated": {"message": "broken pipe", "containerID": "containerd://app-0"}}
+    pod, old = a_pod(restartPolicy="Never"), {"name": "app", place: before}
+    if place == "state":
+        now = the_status(pod, exited(code=3), old=old).state.terminated
+    else:
+        running = engine_has(restarts=1, created_s=5)
+        now = the_status(pod, exited(code=3), running, old=old).last_state.terminated
+    assert now is not None
+    assert now.message == "broken pipe"
+    other = {**old, place: {"terminated": {**before["terminated"], "containerID": "x://app-9"}}}
+    state = the_status(pod, exited(code=3), old=other).state
+    assert state.terminated is not None
+    assert state.terminated.message == ""
+
+
 def test_counts_never_go_back() -> None:
     status = the_status(a_pod(), engine_has(restarts=1), old={"name": "app", "restartCount": 7})
     assert status.restart_count == 7

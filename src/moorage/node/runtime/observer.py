@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
 from moorage.api.clock import Clock
@@ -20,6 +20,7 @@ from moorage.node.runtime.views import (
     ContainerView,
     PodView,
     SandboxView,
+    State,
     container_view,
     is_step_back,
     pod_view,
@@ -280,6 +281,9 @@ class Observer:
                 return None
         view = container_view(status, sandbox_id, await termination_message(status))
         known = self._containers.get(container_id)
+        if known is not None and known.view.state == view.state == State.EXITED:
+            # A pod that has ended loses its files: the message cannot be read again.
+            view = replace(view, message=known.view.message)
         if known is None or not is_step_back(known.view.state, view.state):
             self._containers[container_id] = _Known(view, self._round + 1)
         return view

@@ -98,7 +98,7 @@ def _from_engine(
     newest = history[0]
     container_id = f"{inputs.engine}://{newest.id}"
     if len(history) > 1:
-        last = _state(inputs, history[1])
+        last = _with_message(_state(inputs, history[1]), old)
     elif old is None:
         last = ContainerState()
     elif old.container_id != container_id and old.state.terminated is not None:
@@ -113,7 +113,7 @@ def _from_engine(
         image_id=newest.image_ref,
         container_id=container_id,
         restart_count=count,
-        state=_state(inputs, newest, old),
+        state=_with_message(_state(inputs, newest, old), old),
         last_state=last,
         volume_mounts=_mounts(inputs, container),
         resources=current_resources(container, given),
@@ -266,6 +266,20 @@ def _state(
     # One that is created and not started yet waits as before: upstream gives no reason here, and
     # few ever see it, as nothing announces the creation there.
     return _not_started(inputs)
+
+
+def _with_message(state: ContainerState, old: ContainerStatus | None) -> ContainerState:
+    """Return a state with the message that was reported, if there is none now.
+
+    An agent that starts after a pod has ended does not find its files.
+    """
+    ended = state.terminated
+    if ended is None or ended.message or old is None:
+        return state
+    for before in (old.state.terminated, old.last_state.terminated):
+        if before is not None and before.container_id == ended.container_id:
+            return ContainerState(terminated=msgspec.structs.replace(ended, message=before.message))
+    return state
 
 
 def _not_started(inputs: StatusInputs) -> ContainerState:
