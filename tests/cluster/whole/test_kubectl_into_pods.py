@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import http.client
 import os
 import pty
 import re
@@ -144,7 +143,8 @@ def _is_page(url: str) -> bool:
     try:
         with urllib.request.urlopen(url, timeout=10) as answer:
             return b"Stand-in for nginx" in answer.read()
-    except http.client.RemoteDisconnected:
+    except ConnectionResetError:
+        # Or RemoteDisconnected, which is one.
         return False
 
 
