@@ -72,7 +72,8 @@ async def test_definitions_may_take_longer_than_the_rules_of_an_object() -> None
     large = {"type": "object", "properties": {f"o{index}": {**wide, **rule} for index in range(4)}}
     async with Evaluator(deadline_s=0.01) as evaluator:
         assert await evaluator.schema_problems(large) == []
-    async with Evaluator(deadline_s=0.1) as evaluator:
+    # A host with other load needs a tenth of a second for the rules alone.
+    async with Evaluator(deadline_s=1) as evaluator:
         new = {f"o{index}": {"f0": "a"} for index in range(4)}
         for _ in range(2):
             assert await evaluator.violations("large", large, new, None) == []

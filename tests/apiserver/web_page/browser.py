@@ -43,6 +43,8 @@ class Tab:
         number = next(self._numbers)
         message = {"id": number, "method": "Page.navigate", "params": {"url": url}}
         await self._socket.send_json(message | {"sessionId": self._session})
+        # The answer comes once the page has begun: an event before it is of the page before it.
+        await self._until(lambda received: received.get("id") == number)
         await self._until(lambda received: received.get("method") == "Page.loadEventFired")
 
     async def evaluate(self, expression: str) -> Any:
