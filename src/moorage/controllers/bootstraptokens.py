@@ -21,9 +21,9 @@ from moorage.api.bootstrap_tokens import (
 from moorage.api.clock import Clock
 from moorage.api.configuration import Secret
 from moorage.api.errors import ConflictError, NotFoundError
-from moorage.controllers.loop import Keys, Loop, latest
+from moorage.controllers.loop import Keys, Loop
 from moorage.controllers.requests import locked
-from moorage.wire.client.informer import Informer
+from moorage.wire.client.informer import Informer, latest
 from moorage.wire.client.resources import CONFIG_MAPS, SECRETS
 from moorage.wire.client.rest import Client
 

@@ -16,11 +16,11 @@ from moorage.api.errors import AlreadyExistsError, NotFoundError, StatusError
 from moorage.api.meta import Raw
 from moorage.api.persistent_volumes import PersistentVolumeClaim
 from moorage.controllers.informers import CLAIM, Informers
-from moorage.controllers.loop import Loop, latest
+from moorage.controllers.loop import Loop
 from moorage.controllers.objects import CLAIMS, PODS, Pod
 from moorage.controllers.ownership import controller_reference
 from moorage.controllers.requests import is_namespace_ending
-from moorage.wire.client.informer import object_key
+from moorage.wire.client.informer import latest, object_key
 from moorage.wire.client.recorder import NORMAL, WARNING, EventRecorder, reference
 from moorage.wire.client.resources import PODS as FULL_PODS
 from moorage.wire.client.rest import Client

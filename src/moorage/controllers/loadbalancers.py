@@ -14,9 +14,9 @@ from moorage.api.clock import Clock
 from moorage.api.errors import ConflictError, NotFoundError
 from moorage.api.services import Service
 from moorage.controllers.informers import Informers
-from moorage.controllers.loop import After, Loop, latest
+from moorage.controllers.loop import After, Loop
 from moorage.controllers.requests import locked
-from moorage.wire.client.informer import object_key
+from moorage.wire.client.informer import latest, object_key
 from moorage.wire.client.recorder import NORMAL, WARNING, EventRecorder, reference
 from moorage.wire.client.resources import SERVICES
 from moorage.wire.client.rest import Client

@@ -13,11 +13,10 @@ from typing import Any, Generic, TypeAlias, TypeVar
 
 from moorage.api.clock import Clock
 from moorage.controllers.informers import wait_synced
-from moorage.wire.client.informer import Informer, object_key
+from moorage.wire.client.informer import Informer, latest, object_key
 from moorage.wire.client.queue import Reconcile, WorkQueue
 
 K = TypeVar("K", bound=Hashable)
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,13 +108,6 @@ class Loop(Generic[K]):
                 self._put(key)
 
         return changed
-
-
-def latest(before: T | None, after: T | None) -> T:
-    """Return the object of a change as it is, or as it was last if it is gone."""
-    either = before if after is None else after
-    assert either is not None, "a change has an object before or after it"
-    return either
 
 
 def key_if_present(before: Any, after: Any) -> Iterable[str]:

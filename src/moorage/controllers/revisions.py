@@ -14,11 +14,10 @@ from moorage.api.meta import ObjectMeta, Raw
 from moorage.api.workloads import ControllerRevision
 from moorage.controllers.expectations import Expectations
 from moorage.controllers.informers import NAMESPACE
-from moorage.controllers.loop import latest
 from moorage.controllers.ownership import controller_of, controller_reference
 from moorage.controllers.requests import locked
 from moorage.controllers.templates import is_same_template, template_hash
-from moorage.wire.client.informer import Informer, object_key
+from moorage.wire.client.informer import Informer, latest, object_key
 from moorage.wire.client.resources import CONTROLLER_REVISIONS, Resource
 from moorage.wire.client.rest import Client
 

@@ -17,11 +17,11 @@ from moorage.api.runtime_group import (
     profile_name,
 )
 from moorage.controllers.informers import Informers
-from moorage.controllers.loop import Loop, latest
+from moorage.controllers.loop import Loop
 from moorage.controllers.objects import Node
 from moorage.runtimeclass.isolation import LEVELS
 from moorage.runtimes.probing.default_classes import complete_class, create_classes
-from moorage.wire.client.informer import Informer
+from moorage.wire.client.informer import Informer, latest
 from moorage.wire.client.resources import RUNTIME_PROFILES
 from moorage.wire.client.rest import Client
 

@@ -23,7 +23,7 @@ from moorage.api.quantity import canonical, to_texts
 from moorage.api.runtime_group import GROUP, RuntimeClassQuota, RuntimeClassQuotaStatus
 from moorage.apiserver.quota import class_usage
 from moorage.controllers.informers import NAMESPACE, Informers
-from moorage.controllers.loop import After, Loop, Queued, latest
+from moorage.controllers.loop import After, Loop, Queued
 from moorage.controllers.objects import (
     ContainerStatus,
     Node,
@@ -44,7 +44,7 @@ from moorage.controllers.runtimepolicies import FloorLabelController
 from moorage.controllers.runtimerollouts import RuntimeRolloutController
 from moorage.runtimes.custom_resources import install_definitions, wait_installed
 from moorage.wire.client.backoff import Backoff
-from moorage.wire.client.informer import Informer, object_key
+from moorage.wire.client.informer import Informer, latest, object_key
 from moorage.wire.client.recorder import EventRecorder
 from moorage.wire.client.resources import PODS, RUNTIME_CLASS_QUOTAS
 from moorage.wire.client.rest import Client, UnreachableError

@@ -64,7 +64,7 @@ from moorage.network.services.stale_flows import (
     stale_flows,
 )
 from moorage.network.tables import Fragment, Table
-from moorage.wire.client.informer import Informer, object_key
+from moorage.wire.client.informer import Informer, latest, object_key
 from moorage.wire.client.resources import (
     NAMESPACES,
     NODES,
@@ -437,7 +437,7 @@ class NetworkAgent:
                 self._used_addresses.add(text)
 
     def _service_changed(self, before: Service | None, after: Service | None) -> None:
-        self._touch_service(object_key((after or before).metadata))  # type: ignore[union-attr]
+        self._touch_service(object_key(latest(before, after).metadata))
 
     def _slice_changed(self, before: EndpointSlice | None, after: EndpointSlice | None) -> None:
         for one in (before, after):
@@ -457,13 +457,12 @@ class NetworkAgent:
         return service_record(service, self._slices.by_index("service", key))
 
     def _policy_changed(self, before: NetworkPolicy | None, after: NetworkPolicy | None) -> None:
-        one = after or before
-        assert one is not None
-        self._policies.set_policy(one.metadata.namespace, one.metadata.name, after)
+        meta = latest(before, after).metadata
+        self._policies.set_policy(meta.namespace, meta.name, after)
         self._changed.set()
 
-    def _namespace_changed(self, before: Any, after: Any) -> None:
-        meta = (after or before).metadata
+    def _namespace_changed(self, before: Namespace | None, after: Namespace | None) -> None:
+        meta = latest(before, after).metadata
         self._policies.set_namespace(meta.name, None if after is None else meta.labels)
         if self._records is not None and (before is None or after is None):
             self._records.touch_namespace(meta.name)
@@ -476,9 +475,7 @@ class NetworkAgent:
             self._changed.set()
 
     def _pod_changed(self, before: PodObject | None, after: PodObject | None) -> None:
-        one = after or before
-        assert one is not None
-        uid = one.metadata.uid
+        uid = latest(before, after).metadata.uid
         if before is not None and before.metadata.uid != uid:
             self._forget(before.metadata.uid)
         if after is None or after.status.phase in _TERMINAL:

@@ -13,9 +13,9 @@ from moorage.api.configuration import ConfigMap
 from moorage.api.errors import NotFoundError, StatusError
 from moorage.controllers.accounts.default_account import is_open
 from moorage.controllers.informers import Informers
-from moorage.controllers.loop import Loop, key_if_present, latest
+from moorage.controllers.loop import Loop, key_if_present
 from moorage.controllers.requests import is_namespace_ending
-from moorage.wire.client.informer import Informer
+from moorage.wire.client.informer import Informer, latest
 from moorage.wire.client.resources import CONFIG_MAPS
 from moorage.wire.client.rest import Client
 

@@ -16,10 +16,10 @@ from moorage.api.clock import Clock
 from moorage.api.configuration import ACCOUNT_NAME, ACCOUNT_UID, TYPE, Secret
 from moorage.api.errors import NotFoundError
 from moorage.controllers.informers import Informers
-from moorage.controllers.loop import Loop, key_if_present, latest
+from moorage.controllers.loop import Loop, key_if_present
 from moorage.controllers.objects import SERVICE_ACCOUNTS
 from moorage.controllers.requests import locked
-from moorage.wire.client.informer import Informer, object_key
+from moorage.wire.client.informer import Informer, latest, object_key
 from moorage.wire.client.resources import SECRETS, PartialObject
 from moorage.wire.client.rest import Client
 

@@ -31,7 +31,7 @@ from moorage.controllers.daemonsets.planning import (
 )
 from moorage.controllers.expectations import Expectations
 from moorage.controllers.informers import NAMESPACE, Informers
-from moorage.controllers.loop import Loop, key_of_either_forgetting, latest
+from moorage.controllers.loop import Loop, key_of_either_forgetting
 from moorage.controllers.objects import PODS, Node, Pod
 from moorage.controllers.ownership import Claimer, sort_claims
 from moorage.controllers.pods import (
@@ -51,7 +51,7 @@ from moorage.controllers.revisions import (
     next_number,
     sort_history,
 )
-from moorage.wire.client.informer import object_key
+from moorage.wire.client.informer import latest, object_key
 from moorage.wire.client.recorder import NORMAL, WARNING, EventRecorder, reference
 from moorage.wire.client.resources import CONTROLLER_REVISIONS, DAEMON_SETS
 from moorage.wire.client.rest import Client

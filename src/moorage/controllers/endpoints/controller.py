@@ -23,12 +23,12 @@ from moorage.controllers.endpoints.backends import (
 )
 from moorage.controllers.endpoints.slices import SliceContent, divide
 from moorage.controllers.informers import NAMESPACE, OWNER, Informers
-from moorage.controllers.loop import Loop, key_of_either, latest
+from moorage.controllers.loop import Loop, key_of_either
 from moorage.controllers.objects import ENDPOINT_SLICES, EndpointSlice, Pod
 from moorage.controllers.ownership import controller_reference
 from moorage.controllers.pods import is_deleting, is_ended, is_ready
 from moorage.controllers.requests import is_namespace_ending, locked
-from moorage.wire.client.informer import object_key
+from moorage.wire.client.informer import latest, object_key
 from moorage.wire.client.resources import ENDPOINTS, SERVICES
 from moorage.wire.client.rest import Client
 

@@ -19,10 +19,11 @@ from moorage.api.clock import Clock
 from moorage.api.errors import AlreadyExistsError, NotFoundError
 from moorage.api.services import EndpointAddress, Endpoints, EndpointSubset, Service
 from moorage.controllers.informers import OWNER, Informers
-from moorage.controllers.loop import Loop, key_of_either, latest
+from moorage.controllers.loop import Loop, key_of_either
 from moorage.controllers.objects import ENDPOINT_SLICES, EndpointSlice
 from moorage.controllers.ownership import controller_reference
 from moorage.controllers.requests import locked
+from moorage.wire.client.informer import latest
 from moorage.wire.client.recorder import WARNING, EventRecorder, reference
 from moorage.wire.client.resources import ENDPOINTS
 from moorage.wire.client.rest import Client

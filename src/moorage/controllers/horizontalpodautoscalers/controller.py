@@ -55,10 +55,10 @@ from moorage.controllers.horizontalpodautoscalers.targets import (
     read_usages,
 )
 from moorage.controllers.informers import Informers
-from moorage.controllers.loop import After, Loop, Queued, latest
+from moorage.controllers.loop import After, Loop, Queued
 from moorage.controllers.options import ControllerOptions
 from moorage.controllers.requests import status_patch
-from moorage.wire.client.informer import object_key
+from moorage.wire.client.informer import latest, object_key
 from moorage.wire.client.recorder import NORMAL, WARNING, EventRecorder, reference
 from moorage.wire.client.resources import HORIZONTAL_POD_AUTOSCALERS, PODS
 from moorage.wire.client.rest import Client, UnreachableError

@@ -12,10 +12,10 @@ from moorage.api.jobs import Job
 from moorage.controllers.informers import OWNER, Informers
 from moorage.controllers.jobs.job_pods import is_tracked
 from moorage.controllers.jobs.planning import is_managed_elsewhere, release
-from moorage.controllers.loop import Loop, latest
+from moorage.controllers.loop import Loop
 from moorage.controllers.objects import Pod
 from moorage.controllers.ownership import controller_of
-from moorage.wire.client.informer import object_key
+from moorage.wire.client.informer import latest, object_key
 from moorage.wire.client.resources import JOBS
 from moorage.wire.client.rest import Client
 

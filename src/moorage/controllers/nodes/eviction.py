@@ -14,11 +14,11 @@ from moorage.api.errors import NotFoundError
 from moorage.api.nodes import NO_SCHEDULE, Taint, tolerates
 from moorage.api.pods import Toleration
 from moorage.controllers.informers import NODE, Informers
-from moorage.controllers.loop import Loop, latest
+from moorage.controllers.loop import Loop
 from moorage.controllers.nodes.conditions import FALSE, READY, TRUE, UNKNOWN
 from moorage.controllers.objects import PODS, Node, Pod
 from moorage.controllers.pods import is_deleting
-from moorage.wire.client.informer import object_key
+from moorage.wire.client.informer import latest, object_key
 from moorage.wire.client.recorder import NORMAL, EventRecorder, reference
 from moorage.wire.client.rest import Client, PatchType
 

@@ -17,13 +17,14 @@ from moorage.api.clock import Clock, format_time, parse_time
 from moorage.api.errors import NotFoundError
 from moorage.api.meta import ObjectReference
 from moorage.controllers.informers import NODE, Informers
-from moorage.controllers.loop import Loop, latest
+from moorage.controllers.loop import Loop
 from moorage.controllers.nodes.conditions import READY, TRUE, ready_status, unknown_conditions
 from moorage.controllers.nodes.eviction import evicting_key, has_evicting_taint, taints_after
 from moorage.controllers.objects import NODES, PODS, Lease, Node, Pod
 from moorage.controllers.options import ControllerOptions
 from moorage.controllers.pods import is_ready
 from moorage.controllers.requests import locked
+from moorage.wire.client.informer import latest
 from moorage.wire.client.recorder import NORMAL, WARNING, EventRecorder, reference
 from moorage.wire.client.rest import Client, PatchType
 

@@ -15,7 +15,7 @@ from moorage.api.clock import Clock
 from moorage.api.errors import NotFoundError
 from moorage.api.persistent_volumes import PersistentVolume, PersistentVolumeClaim, StorageClass
 from moorage.controllers.informers import CLAIM, STORAGE_CLASS, Informers
-from moorage.controllers.loop import Loop, latest
+from moorage.controllers.loop import Loop
 from moorage.controllers.persistentvolumes.claim_steps import LOST as CLAIM_LOST
 from moorage.controllers.persistentvolumes.claim_steps import (
     PENDING,
@@ -50,7 +50,7 @@ from moorage.controllers.persistentvolumes.volume_steps import (
 )
 from moorage.controllers.persistentvolumes.writes import VolumeWrites
 from moorage.controllers.pods import is_ended
-from moorage.wire.client.informer import object_key
+from moorage.wire.client.informer import latest, object_key
 from moorage.wire.client.recorder import NORMAL, WARNING, EventRecorder
 from moorage.wire.client.resources import PERSISTENT_VOLUME_CLAIMS
 from moorage.wire.client.rest import Client

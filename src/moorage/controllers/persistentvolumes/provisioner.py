@@ -33,13 +33,13 @@ from moorage.api.errors import AlreadyExistsError, NotFoundError
 from moorage.api.nodes import HOSTNAME
 from moorage.api.persistent_volumes import PersistentVolume, PersistentVolumeClaim, StorageClass
 from moorage.controllers.informers import CLAIM, Informers, claim_keys
-from moorage.controllers.loop import Loop, latest
+from moorage.controllers.loop import Loop
 from moorage.controllers.objects import Node, Pod
 from moorage.controllers.persistentvolumes.claim_steps import Announcement
 from moorage.controllers.persistentvolumes.volume_steps import is_ours, is_released
 from moorage.controllers.persistentvolumes.writes import VolumeWrites
 from moorage.controllers.pods import is_ended
-from moorage.wire.client.informer import object_key
+from moorage.wire.client.informer import latest, object_key
 from moorage.wire.client.recorder import NORMAL, WARNING, EventRecorder
 from moorage.wire.client.rest import Client
 

@@ -24,7 +24,7 @@ from moorage.api.runtime_group import (
     node_of_profile,
 )
 from moorage.controllers.informers import Informers, wait_synced
-from moorage.controllers.loop import After, Loop, Queued, latest
+from moorage.controllers.loop import After, Loop, Queued
 from moorage.controllers.objects import Node
 from moorage.controllers.runtimegates.verdict import (
     GATHER_S,
@@ -40,7 +40,7 @@ from moorage.runtimeclass.index_feed import IndexFeed
 from moorage.runtimeclass.node_sets import NodeFacts, NodeFactsStatus
 from moorage.runtimeclass.placing import has_gate
 from moorage.runtimeclass.validation import is_implicit
-from moorage.wire.client.informer import Informer, object_key
+from moorage.wire.client.informer import Informer, latest, object_key
 from moorage.wire.client.recorder import NORMAL, WARNING, EventRecorder, reference
 from moorage.wire.client.resources import PODS, read_as
 from moorage.wire.client.rest import Client, PatchType

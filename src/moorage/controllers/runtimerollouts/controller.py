@@ -24,7 +24,7 @@ from moorage.api.runtime_rollouts import (
     RuntimeRolloutStatus,
 )
 from moorage.controllers.informers import Informers
-from moorage.controllers.loop import After, Loop, Queued, latest
+from moorage.controllers.loop import After, Loop, Queued
 from moorage.controllers.objects import Node, Pod
 from moorage.controllers.requests import status_patch
 from moorage.controllers.runtimerollouts.observation import (
@@ -44,7 +44,7 @@ from moorage.runtimeclass.rollouts import (
     is_active,
     step,
 )
-from moorage.wire.client.informer import Informer
+from moorage.wire.client.informer import Informer, latest
 from moorage.wire.client.recorder import NORMAL, WARNING, EventRecorder, reference
 from moorage.wire.client.resources import RUNTIME_ROLLOUTS
 from moorage.wire.client.rest import Client

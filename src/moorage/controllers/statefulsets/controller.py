@@ -21,7 +21,7 @@ from moorage.api.persistent_volumes import PersistentVolumeClaim
 from moorage.api.workloads import ControllerRevision, StatefulSet, StatefulSetStatus
 from moorage.controllers.expectations import Expectations
 from moorage.controllers.informers import NAMESPACE, Informers
-from moorage.controllers.loop import Loop, key_of_either_forgetting, latest
+from moorage.controllers.loop import Loop, key_of_either_forgetting
 from moorage.controllers.objects import PODS, Pod
 from moorage.controllers.ownership import Claimer, sort_claims
 from moorage.controllers.pods import (
@@ -58,7 +58,7 @@ from moorage.controllers.statefulsets.requests import (
     is_claim_of,
     is_stale,
 )
-from moorage.wire.client.informer import object_key
+from moorage.wire.client.informer import latest, object_key
 from moorage.wire.client.recorder import EventRecorder
 from moorage.wire.client.resources import CONTROLLER_REVISIONS, STATEFUL_SETS
 from moorage.wire.client.rest import Client

@@ -20,6 +20,7 @@ from moorage.wire.client.resources import Resource
 from moorage.wire.client.rest import PAGE_SIZE, Client, UnreachableError, WatchEvent, meta_of
 
 T = TypeVar("T", bound=Object)
+V = TypeVar("V")
 Handler = Callable[[T | None, T | None], None]
 """Called with (before, after): before is None when added, after when deleted. Must not block."""
 
@@ -31,6 +32,13 @@ log = Log(__name__)
 def object_key(meta: ObjectMeta) -> str:
     """Return `namespace/name`, or `name` for a cluster-scoped object."""
     return f"{meta.namespace}/{meta.name}" if meta.namespace else meta.name
+
+
+def latest(before: V | None, after: V | None) -> V:
+    """Return the object of a change as it is, or as it was last if it is gone."""
+    either = before if after is None else after
+    assert either is not None, "a change has an object before or after it"
+    return either
 
 
 class Informer(Generic[T]):
