@@ -28,10 +28,11 @@ from moorage.cluster.access.kubeconfig import Access
 from moorage.cluster.creation import HostNetwork, open_cluster
 from moorage.cluster.engine.usage import check_engine_change, engine_in_use, note_engine
 from moorage.cluster.layout import Layout
-from moorage.cluster.network.subnet import Route, SubnetTakenError
+from moorage.cluster.network.subnet import SubnetTakenError
 from moorage.cluster.reservations import Reservations
 from moorage.cluster.settings import Choices, Settings, SettingsError, load
 from moorage.cluster.supervision.supervisor import AlreadyRunningError, hold_lock
+from moorage.linux.routes import Route
 from tests.cli.moor import locked
 from tests.cluster.access.certificate_checks import assert_pairs_fit
 

@@ -16,8 +16,8 @@ from moorage.cluster.access.identities import prepare
 from moorage.cluster.access.kubeconfig import Access, write
 from moorage.cluster.engine.usage import check_engine_change, note_engine
 from moorage.cluster.layout import Layout
-from moorage.cluster.network import bridge_name, choose_subnet, host_routes
-from moorage.cluster.network.subnet import NoSubnetError, Route, SubnetTakenError, check_subnet
+from moorage.cluster.network import bridge_name, choose_subnet
+from moorage.cluster.network.subnet import NoSubnetError, SubnetTakenError, check_subnet
 from moorage.cluster.reservations import Reservations
 from moorage.cluster.settings import (
     DEFAULT_API_PORT,
@@ -39,6 +39,7 @@ from moorage.cluster.settings import (
 )
 from moorage.cluster.supervision.supervisor import AlreadyRunningError, running_pid
 from moorage.linux.locks import exclusive
+from moorage.linux.routes import Route, host_routes
 from moorage.linux.trust import make_private
 
 # The /16 networks of kubeadm's default, so that the first cluster's is the usual one.

@@ -26,6 +26,7 @@ from moorage.api.nodes import Node
 from moorage.api.runtime_group import RuntimeClass
 from moorage.api.services import Service
 from moorage.linux.nftables import NftablesError
+from moorage.linux.routes import address_links
 from moorage.network.dns.records import ServiceRecord
 from moorage.network.dns.sender import RecordSender, service_record
 from moorage.network.frame import (
@@ -37,7 +38,6 @@ from moorage.network.frame import (
     frame,
     table_name,
 )
-from moorage.network.links import pod_links
 from moorage.network.objects import (
     ENDPOINT_SLICES,
     NETWORK_POLICIES,
@@ -125,7 +125,7 @@ class NetworkAgent:
         dns: ClusterDns | None = None,
         listeners: Iterable[tuple[str, int]] = (),
         clock: Clock | None = None,
-        links: Callable[[], Mapping[str, str]] = pod_links,
+        links: Callable[[], Mapping[str, str]] = address_links,
         delete_flows: Callable[[Iterable[Flow | PodFlows]], Awaitable[None]] = delete_flows,
         addresses_with_flows: Callable[[], Awaitable[Iterable[str]]] = addresses_with_flows,
         is_hosts: Callable[[Place], bool] = is_hosts,

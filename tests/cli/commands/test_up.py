@@ -19,11 +19,11 @@ from moorage.cluster.host import Inventory
 from moorage.cluster.host.start_check import require_machine
 from moorage.cluster.layout import Layout
 from moorage.cluster.network import NoSubnetError, SubnetTakenError
-from moorage.cluster.network.subnet import Route
 from moorage.cluster.reservations import Reservations
 from moorage.cluster.settings import Choices, Settings, SettingsError, load
 from moorage.cluster.supervision.supervisor import AlreadyRunningError
 from moorage.engine.handlers import Handler
+from moorage.linux.routes import Route
 from tests.cli.moor import Answer, FakeFactory, change, cluster, locked
 from tests.cluster.hosts import a_host, tools_without
 from tests.cluster.test_settings import SETTINGS

@@ -5,7 +5,8 @@ from __future__ import annotations
 from ipaddress import IPv4Network
 from pathlib import Path
 
-from moorage.cluster.network import PodNetwork, host_routes, pod_network
+from moorage.cluster.network import PodNetwork, pod_network
+from moorage.linux.routes import host_routes
 from tests.cluster.test_settings import SETTINGS
 
 

@@ -25,8 +25,8 @@ from moorage.linux.command import CommandError
 from tests.cluster.hosts import a_host
 from tests.cluster.network.networks import OURS
 from tests.cluster.network.test_rules import CHAIN, OPEN_FILTER, nat
-from tests.cluster.network.test_subnet import HEAD, row
 from tests.cluster.programs import write_program
+from tests.linux.test_routes import HEAD, row
 
 
 class FakeMachine:

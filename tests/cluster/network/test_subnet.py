@@ -1,8 +1,6 @@
 from __future__ import annotations
 
-import struct
 from ipaddress import IPv4Address, IPv4Network
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -12,33 +10,17 @@ from moorage.cluster.network.subnet import (
     DEFAULT_MTU,
     POOL,
     NoSubnetError,
-    Route,
     SubnetTakenError,
     check_subnet,
     choose_subnet,
     default_interface,
-    host_routes,
     outward_mtu,
-    parse_routes,
 )
+from moorage.linux.routes import Route
+from tests.linux.test_routes import networks
 
 DEFAULT = Route("eth0", IPv4Network("0.0.0.0/0"))
 SERVICES = IPv4Network("10.96.0.0/16")
-HEAD = "Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT"
-
-
-def row(interface: str, network: str) -> str:
-    place = IPv4Network(network)
-    numbers = (struct.unpack("=I", part.packed)[0] for part in (place[0], place.netmask))
-    address, mask = (f"{number:08X}" for number in numbers)
-    return f"{interface}\t{address}\t00000000\t0001\t0\t0\t0\t{mask}\t0\t0\t0 "
-
-
-networks = st.builds(
-    lambda number, length: IPv4Network((number, length), strict=False),
-    st.integers(0, 2**32 - 1),
-    st.integers(1, 32),
-)
 near_the_pool = st.builds(
     lambda offset, length: IPv4Network((int(POOL[0]) + offset, length), strict=False),
     st.integers(0, POOL.num_addresses - 1),
@@ -108,23 +90,6 @@ def test_only_anothers_route_is_in_the_way(routes: tuple[Route, ...], is_taken: 
         return
     with pytest.raises(SubnetTakenError, match=routes[0].interface):
         check_subnet(subnet, routes, "moor-own")
-
-
-@given(st.lists(networks, max_size=6))
-def test_routes_are_read_as_the_kernel_writes_them(given_networks: list[IPv4Network]) -> None:
-    text = "\n".join((HEAD, *(row("eth0", str(network)) for network in given_networks)))
-    assert parse_routes(text) == tuple(Route("eth0", network) for network in given_networks)
-
-
-@pytest.mark.parametrize("text", ["", HEAD, HEAD + "\n", HEAD + "\neth0\t00"])
-def test_a_table_without_routes(text: str) -> None:
-    assert parse_routes(text) == ()
-
-
-def test_host_routes_are_read_and_none_without_ipv4(tmp_path: Path) -> None:
-    assert host_routes(tmp_path / "route") == ()
-    (tmp_path / "route").write_text(f"{HEAD}\n{row('eth0', '192.0.2.0/24')}\n")
-    assert host_routes(tmp_path / "route") == (Route("eth0", IPv4Network("192.0.2.0/24")),)
 
 
 def test_the_way_out() -> None:

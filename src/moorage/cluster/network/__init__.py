@@ -19,7 +19,6 @@ from moorage.cluster.network.subnet import (
     bridge_name,
     check_subnet,
     choose_subnet,
-    host_routes,
     outward_mtu,
 )
 
@@ -33,7 +32,6 @@ __all__ = [
     "check_subnet",
     "choose_subnet",
     "forget",
-    "host_routes",
     "keep",
     "outward_mtu",
     "pod_bridges",

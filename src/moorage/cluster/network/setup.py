@@ -31,8 +31,6 @@ from moorage.cluster.network.rules import (
 from moorage.cluster.network.subnet import (
     FILE_NAME,
     PodNetwork,
-    Route,
-    host_routes,
     outward_mtu,
     write_conflist,
 )
@@ -40,6 +38,7 @@ from moorage.cluster.settings import Settings
 from moorage.linux.atomic_file import replace_file
 from moorage.linux.command import Answer, CommandError, must_run
 from moorage.linux.nftables import Nftables, NftablesError, NftablesMissingError
+from moorage.linux.routes import Route, host_routes
 from moorage.linux.trust import make_private
 from moorage.network.frame import table_name, tables_removal
 

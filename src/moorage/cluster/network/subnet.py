@@ -7,7 +7,6 @@ finds the first one's bridge among the routes and takes the next network.
 from __future__ import annotations
 
 import json
-import struct
 from collections.abc import Iterable
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network
@@ -15,6 +14,7 @@ from pathlib import Path
 
 from moorage.api.host_ports import Listener
 from moorage.cluster.errors import ClusterError
+from moorage.linux.routes import ROUTES, Route
 
 # CNI configuration of a cluster's pods, as the engine reads it.
 #
@@ -29,9 +29,6 @@ FILE_NAME = "10-moorage.conflist"
 _BRIDGE_PREFIX = "moor-"
 _NETWORK_PREFIX = "moorage-"
 _INTERFACE_NAME_BYTES = 15
-
-
-ROUTES = Path("/proc/net/route")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,14 +137,6 @@ _DEFAULT_ROUTE = IPv4Network("0.0.0.0/0")
 _HOST_PREFIX = 32
 
 
-@dataclass(frozen=True, slots=True)
-class Route:
-    """A route of the host's main table: a network, and the interface that it is reached through."""
-
-    interface: str
-    network: IPv4Network
-
-
 class NoSubnetError(ClusterError):
     """Every network of the pool is in use on this host."""
 
@@ -170,12 +159,6 @@ class SubnetTakenError(ClusterError):
         )
         self.subnet = subnet
         self.route = route
-
-
-def parse_routes(text: str) -> tuple[Route, ...]:
-    """Parse the text of /proc/net/route. Source: proc(5)."""
-    rows = [line.split() for line in text.splitlines()[1:]]
-    return tuple(Route(row[0], _network(row[1], row[7])) for row in rows if len(row) > 7)
 
 
 def choose_subnet(routes: Iterable[Route], reserved: Iterable[IPv4Network] = ()) -> IPv4Network:
@@ -210,14 +193,6 @@ def default_interface(routes: Iterable[Route]) -> str | None:
     return next((route.interface for route in routes if route.network == _DEFAULT_ROUTE), None)
 
 
-def host_routes(table: Path = ROUTES) -> tuple[Route, ...]:
-    """Return the IPv4 routes of this host; none if the kernel has no IPv4."""
-    try:
-        return parse_routes(table.read_text())
-    except FileNotFoundError:
-        return ()
-
-
 def outward_mtu(routes: Iterable[Route]) -> int:
     """Return the MTU of the default route's interface in bytes; 1500 without one.
 
@@ -231,12 +206,3 @@ def outward_mtu(routes: Iterable[Route]) -> int:
     except FileNotFoundError:
         # The interface has gone since the routes were read.
         return DEFAULT_MTU
-
-
-def _network(address: str, mask: str) -> IPv4Network:
-    return IPv4Network((_address(address), str(_address(mask))), strict=False)
-
-
-def _address(number: str) -> IPv4Address:
-    # The kernel prints the four bytes as one number in host byte order.
-    return IPv4Address(struct.pack("=I", int(number, 16)))
