@@ -15,13 +15,13 @@ import msgspec
 from moorage.api.conditions import is_ready
 from moorage.api.errors import NotFoundError
 from moorage.api.meta import Raw
-from moorage.api.missing_network import POLICIES
 from moorage.api.pods import Pod
 from moorage.cluster.errors import ClusterError
 from moorage.cluster.images.catalogue import BUSYBOX
+from moorage.network.objects import NETWORK_POLICIES
 from moorage.wire.client.informer import Informer
 from moorage.wire.client.queue import wait_until
-from moorage.wire.client.resources import PODS, SERVICES, PartialObject, Resource
+from moorage.wire.client.resources import PODS, SERVICES, Resource
 from moorage.wire.client.rest import Client
 
 _NAMESPACE = "default"
@@ -31,8 +31,6 @@ _SERVE = f"while true; do echo {_GREETING} | nc -l -p 8080; done"
 _CALL = f"nc -w 5 {_SERVER} 80 2>&1"
 _READY_WITHIN_S = 60.0
 _DONE = ("Succeeded", "Failed")
-
-_NETWORK_POLICIES = Resource("networking.k8s.io", "v1", POLICIES, "NetworkPolicy", PartialObject)
 
 Report = Callable[[str], None]
 
@@ -57,7 +55,7 @@ async def show_network(client: Client, runtime_class: str, report: Report) -> Ne
     try:
         await client.create(PODS, _pod(_SERVER, _SERVE), _NAMESPACE)
         await client.create(SERVICES, _service(), _NAMESPACE)
-        await client.create(_NETWORK_POLICIES, _policy(), _NAMESPACE)
+        await client.create(NETWORK_POLICIES, _policy(), _NAMESPACE)
         await _wait(client, _SERVER, lambda pod: is_ready(pod.status.conditions))
         outputs = []
         for name in (_FRIEND, _STRANGER):
@@ -98,7 +96,7 @@ async def _delete(client: Client) -> None:
     created: tuple[tuple[Resource[Any], str], ...] = (
         *((PODS, name) for name in (_SERVER, _FRIEND, _STRANGER)),
         (SERVICES, _SERVER),
-        (_NETWORK_POLICIES, _SERVER),
+        (NETWORK_POLICIES, _SERVER),
     )
     for resource, name in created:
         with contextlib.suppress(NotFoundError):

@@ -50,9 +50,8 @@ from moorage.network.packet_filter import Change, Kernel, PacketFilter, check_ke
 from moorage.network.policies.class_networks import network_of
 from moorage.network.policies.peers import NetworkPod
 from moorage.network.policies.state import PolicyState
-from moorage.network.services.endpoints import Place as NodePlace
-from moorage.network.services.endpoints import local_endpoints
-from moorage.network.services.external import ExternalAddresses, Place, is_hosts
+from moorage.network.services.endpoints import Place, local_endpoints
+from moorage.network.services.external import AddressPort, ExternalAddresses, is_hosts
 from moorage.network.services.health_checks import HealthChecks, health_port
 from moorage.network.services.rules import service_fragment
 from moorage.network.services.stale_flows import (
@@ -72,6 +71,7 @@ from moorage.wire.client.resources import (
     SERVICES,
     PartialObject,
     Resource,
+    read_as,
 )
 from moorage.wire.client.rest import Client, UnreachableError
 
@@ -82,9 +82,7 @@ _BATCH_S: Final = 0.005
 _REPAIR_S: Final = 10.0
 _FIRST_POD: Final = 3
 _POLICIES_WAIT_S, _POLICIES_AGAIN_S = 10.0, 0.02
-_POLICY_VERSIONS: Final = Resource(
-    "networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy", PartialObject
-)
+_POLICY_VERSIONS: Final = read_as(NETWORK_POLICIES, PartialObject)
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
@@ -128,7 +126,7 @@ class NetworkAgent:
         links: Callable[[], Mapping[str, str]] = address_links,
         delete_flows: Callable[[Iterable[Flow | PodFlows]], Awaitable[None]] = delete_flows,
         addresses_with_flows: Callable[[], Awaitable[Iterable[str]]] = addresses_with_flows,
-        is_hosts: Callable[[Place], bool] = is_hosts,
+        is_hosts: Callable[[AddressPort], bool] = is_hosts,
     ) -> None:
         """`networks` has the networks of pods and of services for each family.
 
@@ -140,7 +138,7 @@ class NetworkAgent:
         self._client = client
         self._kernel = kernel
         self._node = node
-        self._place = NodePlace(node)
+        self._place = Place(node)
         self._pods_of = {family: pods for family, (pods, _) in networks.items()}
         self._filter = PacketFilter(
             kernel,
@@ -509,7 +507,7 @@ class NetworkAgent:
         del before
         zone = after.metadata.labels.get(ZONE_LABEL, "") if after is not None else ""
         if zone != self._place.zone:
-            self._place = NodePlace(self._node, zone)
+            self._place = Place(self._node, zone)
             for service in self._services:
                 self._touch_service(object_key(service.metadata))
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from moorage.network.services.external import ExternalAddresses, Place
+from moorage.network.services.external import AddressPort, ExternalAddresses
 from tests.network.objects import PODS, SERVICES, a_service
 
 ADDRESS = "198.51.100.1"
 PLACE = (ADDRESS, "tcp", 80)
 
 
-def addresses(*hosts: Place) -> ExternalAddresses:
+def addresses(*hosts: AddressPort) -> ExternalAddresses:
     return ExternalAddresses([PODS, SERVICES], lambda place: place in hosts)
 
 

@@ -18,7 +18,7 @@ from moorage.network.addresses import Network, parse_address
 from moorage.network.services.rules import load_balancer_addresses
 from moorage.wire.client.informer import object_key
 
-Place = tuple[str, str, int]
+AddressPort = tuple[str, str, int]
 """Address, protocol in lower case, port."""
 
 log = Log(__name__)
@@ -27,12 +27,12 @@ log = Log(__name__)
 class ExternalAddresses:
     """Claims of Services, by `namespace/name`."""
 
-    def __init__(self, cluster: Iterable[Network], is_hosts: Callable[[Place], bool]) -> None:
+    def __init__(self, cluster: Iterable[Network], is_hosts: Callable[[AddressPort], bool]) -> None:
         """`cluster` are its own networks; `is_hosts` says whether a program of the host has one."""
         self._cluster = tuple(cluster)
         self._is_hosts = is_hosts
-        self._claims: dict[Place, dict[str, tuple[str, str]]] = {}
-        self._places: dict[str, frozenset[Place]] = {}
+        self._claims: dict[AddressPort, dict[str, tuple[str, str]]] = {}
+        self._places: dict[str, frozenset[AddressPort]] = {}
 
     def claim(self, key: str, service: Service | None) -> set[str]:
         """Note what a Service names, None for one that is gone; return others that this changes."""
@@ -58,15 +58,15 @@ class ExternalAddresses:
             self._places[key] = places
         return touched - {key}
 
-    def has(self, key: str, place: Place) -> bool:
+    def has(self, key: str, place: AddressPort) -> bool:
         """Say whether a Service has a port of an address."""
         return place in self._claims and self._owner(place) == key
 
-    def _owner(self, place: Place) -> str:
+    def _owner(self, place: AddressPort) -> str:
         claims = self._claims[place]
         return min(claims, key=lambda key: claims[key])
 
-    def _allowed(self, service: Service, before: frozenset[Place]) -> Iterator[Place]:
+    def _allowed(self, service: Service, before: frozenset[AddressPort]) -> Iterator[AddressPort]:
         for text in (*service.spec.external_ips, *load_balancer_addresses(service)):
             address = parse_address(text)
             if address is None or not self._is_outside(address):
@@ -88,7 +88,7 @@ class ExternalAddresses:
         return not is_special and not any(address in network for network in self._cluster)
 
 
-def is_hosts(place: Place) -> bool:
+def is_hosts(place: AddressPort) -> bool:
     """Say whether a program of the host has a port of an address of the host."""
     address, protocol, port = place
     return (
