@@ -10,6 +10,10 @@ import socket
 import struct
 from ipaddress import IPv4Address, IPv6Address
 from pathlib import Path
+from typing import Final
+
+IP_FREEBIND: Final = 15
+"""Lets a socket bind an address that no interface has yet; see ip(7). `socket` lacks it."""
 
 _LISTENING, _UNCONNECTED = "0A", "07"
 _CREDENTIALS = "3i"

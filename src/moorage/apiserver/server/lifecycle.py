@@ -30,10 +30,9 @@ from moorage.apiserver.server.own_endpoints import (
 from moorage.apiserver.server.token_uses import start_tracking
 from moorage.apiserver.storage import SqliteStore
 from moorage.linux.descriptors import descriptor_limit
+from moorage.linux.listeners import IP_FREEBIND
 from moorage.wire.serving import Acceptor, Limits, server_context
 
-# Lets a listener bind an address that does not exist yet (the pod gateway before the first pod).
-_IP_FREEBIND = 15
 _OWN_SERVICE_S = 10.0
 """As often as upstream looks. Source: controlplane `DefaultEndpointReconcilerInterval`."""
 
@@ -169,7 +168,8 @@ class ApiServer:
 def _bound(address: str, port: int) -> socket.socket:
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    listener.setsockopt(socket.SOL_IP, _IP_FREEBIND, 1)
+    # The address may not exist yet: the pod gateway before the first pod.
+    listener.setsockopt(socket.SOL_IP, IP_FREEBIND, 1)
     try:
         listener.bind((address, port))
     except OSError as error:

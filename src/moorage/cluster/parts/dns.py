@@ -20,6 +20,7 @@ from moorage.cluster.layout import CLUSTER_DOMAIN, DNS_SOCKET, RUN, Layout
 from moorage.cluster.settings import Settings
 from moorage.cluster.supervision.readiness import notify_ready
 from moorage.linux.libc import gain_no_privileges
+from moorage.linux.listeners import IP_FREEBIND
 from moorage.linux.own_process import die_with_parent
 from moorage.linux.trust import PASSABLE, make_private
 from moorage.network.dns.forwarding import Forwarder
@@ -34,8 +35,6 @@ _UNPRIVILEGED_ID = 65534
 # An address given as text is encoded by it, and an unprivileged user may not be
 # able to read the interpreter's directory.
 IDNA = encodings.idna
-# Lets a socket bind the address before the engine's part has made the bridge that has it.
-_IP_FREEBIND = 15
 _BACKLOG = 128
 _RECEIVE_BYTES = 4 << 20
 _REREAD_S = 5.0
@@ -95,7 +94,8 @@ def _sockets(address: str) -> Iterator[tuple[socket.socket, socket.socket]]:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         datagrams.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BYTES)
         for one in (datagrams, listener):
-            one.setsockopt(socket.IPPROTO_IP, _IP_FREEBIND, 1)
+            # The engine's part may not have made the bridge that has the address.
+            one.setsockopt(socket.IPPROTO_IP, IP_FREEBIND, 1)
             one.setblocking(False)
             one.bind((address, PORT))
         listener.listen(_BACKLOG)
